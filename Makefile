@@ -9,11 +9,12 @@ VENV := .venv
 JOBS := 2
 BIN := $(VENV)/bin
 
-.PHONY: help demo test docs gallery gpu-day release clean
+.PHONY: help demo test fuzz docs gallery gpu-day release clean
 
 help:
 	@echo "make demo     capture workloads/concurrent.py and report what ran in parallel, with a timeline"
 	@echo "make test     lint, types, import rules and tests"
+	@echo "make fuzz     read and report mutants of small traces for ten minutes, and keep those that fail"
 	@echo "make docs     build the documentation into site/"
 	@echo "make gallery  capture all workloads, build their reports in reports/gallery, and compare them on one page"
 	@echo "make gpu-day  on a machine with GPUs: run everything for ten minutes, and pack what was found to send home"
@@ -38,6 +39,9 @@ test: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz --seconds 600
 
 docs: $(VENV)/.dev
 	$(BIN)/zensical build --clean --strict

@@ -38,7 +38,7 @@ def perfetto(trace: Any, out: Path) -> None:
     from tracekit.export.export import export
 
     (path,) = export(trace, out.with_suffix(".pftrace.gz"))
-    path.replace(out)
+    Path(path).replace(out)
 
 
 def protobuf(trace: Any, out: Path) -> None:

@@ -1,19 +1,20 @@
 """Make an XSpace file like the one four busy GPUs leave behind: `python benchmarks/make_xspace.py --events 1000000`.
 
 Fields, types and their mix follow real traces of NVIDIA GPUs. In each step a GPU runs its kernels on one stream, NCCL
-on another and copies on two more; the derived lines repeat the kernels, and threads of the host hold the launches. The
-same number of events and seed give the same bytes.
+on another and copies on two more; the derived lines repeat the kernels, and threads of the host hold the launches. With
+`--kind eight` there are eight GPUs, 300 names of kernels on each, and no derived lines, as JAX no longer writes them:
+half of the events are the host's. The same kind, number of events and seed give the same bytes.
 """
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from xspace_writer import Ints, Line, Plane, Stat, encode, message, number
 
-GPUS = 4
 SMALLEST = 500
 _KERNELS_A_STEP = 300
 _KERNELS_A_COLLECTIVE = 25
@@ -35,19 +36,33 @@ _DEVICE_STATS = (
 )
 
 
-def planes(events: int, seed: int = 0) -> list[Plane]:
+@dataclass(frozen=True)
+class Kind:
+    """How many GPUs a file has, and whether lines repeat what their streams hold; without these, every kernel has a
+    name of its own."""
+
+    gpus: int
+    has_derived_lines: bool
+
+
+KINDS = {"four": Kind(gpus=4, has_derived_lines=True), "eight": Kind(gpus=8, has_derived_lines=False)}
+
+
+def planes(events: int, seed: int = 0, kind: Kind = KINDS["four"]) -> list[Plane]:
     """The planes of a trace with exactly `events` events; ValueError below SMALLEST."""
+    gpus = range(kind.gpus)
     if events < SMALLEST:
         raise ValueError(
-            f"{events} events are too few for {GPUS} GPUs with all their lines; ask for {SMALLEST} or more."
+            f"{events} events are too few for {kind.gpus} GPUs with all their lines; ask for {SMALLEST} or more."
         )
     rng = np.random.default_rng(seed)
-    kernels = min(_KERNELS_A_STEP, events // (8 * GPUS))
+    kernels = min(_KERNELS_A_STEP, events // (8 * kind.gpus))
     collectives = -(-kernels // _KERNELS_A_COLLECTIVE)
-    # A kernel is written three times (stream, XLA Ops, launch), each of three copies twice, a module and a step once.
-    run = _Run(rng, events // (GPUS * (3 * (kernels + collectives) + 2 * 3 + 2) + 2), kernels, collectives)
-    devices = [_device(run, gpu) for gpu in range(GPUS)]
-    threads = [_launches(run, gpu) for gpu in range(GPUS)]
+    # A kernel and its launch, each of three copies and its launch; derived: a kernel again, a module and a step once.
+    on_gpu = 2 * (kernels + collectives + 3) + (kernels + collectives + 2 if kind.has_derived_lines else 0)
+    run = _Run(rng, events // (kind.gpus * on_gpu + 2), kernels, collectives, kind)
+    devices = [_device(run, gpu) for gpu in gpus]
+    threads = [_launches(run, gpu) for gpu in gpus]
     remaining = events - sum(len(line.name) for plane in [*devices, Plane(0, "", threads)] for line in plane.lines)
     clock = (("profile_start_time", 1_738_771_704_500_592_093), ("profile_stop_time", 1_738_771_764_606_773_073))
     return [
@@ -59,10 +74,11 @@ def planes(events: int, seed: int = 0) -> list[Plane]:
 
 
 class _Run:
-    """When everything runs, in ns, and what it is called; times have shape (steps, n of the kind, GPUS)."""
+    """When everything runs, in ns, and what it is called; times have shape (steps, n of the kind, GPUs)."""
 
-    def __init__(self, rng: np.random.Generator, steps: int, kernels: int, collectives: int) -> None:
+    def __init__(self, rng: np.random.Generator, steps: int, kernels: int, collectives: int, kind: Kind) -> None:
         self.steps = steps
+        self.kind = kind
         self.ops = [f"{_SHAPES[at % len(_SHAPES)]}.{at}" for at in range(kernels)]
         self.all_reduces = [f"all-reduce-start.{at}" for at in range(collectives)]
         self.details = [
@@ -73,7 +89,7 @@ class _Run:
         self.detail = rng.integers(0, len(self.details), kernels)
         # Kernels follow each other on their stream with a small gap; 1 ms before the first, the copies begin.
         typical = rng.lognormal(np.log(8_000), 0.9, (kernels, 1))
-        duration = 500 + (typical * rng.normal(1, 0.03, (steps, kernels, GPUS)).clip(0.8, 1.2)).astype(np.int64)
+        duration = 500 + (typical * rng.normal(1, 0.03, (steps, kernels, kind.gpus)).clip(0.8, 1.2)).astype(np.int64)
         ends = 1_000_000 + np.cumsum(duration + rng.integers(0, 2_000, duration.shape), axis=1)
         # An all-reduce starts on each GPU when its gradients are ready, and ends on all GPUs at nearly the same time.
         last = np.minimum(np.arange(1, collectives + 1) * _KERNELS_A_COLLECTIVE, kernels) - 1
@@ -89,19 +105,19 @@ class _Run:
         base = 50_000 + (np.cumsum(length) - length)[:, None, None]
         self.kernel = base + ends - duration, base + ends
         self.all_reduce = base + reduces, base + reduced
-        to_device = base + np.array([100_000, 550_000])[:, None] + rng.integers(0, 9_000, (steps, 2, GPUS))
+        to_device = base + np.array([100_000, 550_000])[:, None] + rng.integers(0, 9_000, (steps, 2, kind.gpus))
         self.h2d = to_device, to_device + rng.integers(100_000, 400_000, to_device.shape)
         self.d2h = base + finish + 3_000, base + finish + rng.integers(5_000, 12_000, finish.shape)
-        self.step = base + np.zeros((1, 1, GPUS), np.int64) + 90_000, base + finish
+        self.step = base + np.zeros((1, 1, kind.gpus), np.int64) + 90_000, base + finish
 
     def times(self, gpu: int, kinds: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
         """Starts and ends on one GPU, kind after kind."""
         start, end = (np.concatenate([kind[side][:, :, gpu].ravel() for kind in kinds]) for side in (0, 1))
         return start, end
 
-    def correlation(self, kind: int, rows: int, gpu: int) -> Ints:
-        """Ids that are unique in the trace and grow along each stream; `kind` tells a GPU's streams apart."""
-        return 1 + (np.arange(rows, dtype=np.int64) * GPUS + gpu) * 4 + kind
+    def correlation(self, stream: int, rows: int, gpu: int) -> Ints:
+        """Ids that are unique in the trace and grow along each of a GPU's four streams."""
+        return 1 + (np.arange(rows, dtype=np.int64) * self.kind.gpus + gpu) * 4 + stream
 
     def order(self, names: Sequence[str]) -> tuple[Ints, Ints]:
         """The index in `names` and the step of what runs once a step, in order."""
@@ -130,23 +146,24 @@ def _device(run: _Run, gpu: int) -> Plane:
         start, end = times
         return Line(line_id, title, _DEVICE_TIMESTAMP_NS, names, name, start * 1000, (end - start) * 1000, stats)
 
-    def launch(kind: int, rows: int) -> list[Stat]:
+    def launch(stream: int, rows: int) -> list[Stat]:
         context = Stat("context_id", "str", np.zeros(rows, np.int64), [f"$${gpu + 1}"])
-        return [Stat("correlation_id", "uint64", run.correlation(kind, rows, gpu)), context]
+        return [Stat("correlation_id", "uint64", run.correlation(stream, rows, gpu)), context]
 
     def copies(
-        line_id: int, kind: int, way: str, memcpy_details: str, stat_type: str, times: tuple[Ints, Ints]
+        line_id: int, stream: int, way: str, memcpy_details: str, stat_type: str, times: tuple[Ints, Ints]
     ) -> Line:
         rows = np.arange(len(times[0]), dtype=np.int64)
         sizes = [memcpy_details.format(size=4096 << size, gpu=gpu) for size in range(8)]
         details = Stat("memcpy_details", stat_type, rows % 8, sizes)
-        return line(line_id, f"Stream #{line_id}({way})", [way], rows * 0, times, *launch(kind, len(rows)), details)
+        return line(line_id, f"Stream #{line_id}({way})", [way], rows * 0, times, *launch(stream, len(rows)), details)
 
     ops, op_steps = run.order(run.ops)
     reduces, reduce_steps = run.order(run.all_reduces)
     steps = np.arange(run.steps, dtype=np.int64)
     # The library's kernels have names of their own; the compiler's have no dots where their ops do.
-    kernels = [_GEMM if "gemm" in op else op.replace(".", "_") for op in run.ops]
+    is_shared = run.kind.has_derived_lines
+    kernels = [_GEMM if "gemm" in op and is_shared else op.replace(".", "_") for op in run.ops]
     detail = np.tile(run.detail, run.steps)
     occupancy = Stat("theoretical_occupancy_pct", "double", 25.0 * (1 + detail % 4))
     sizes = [Stat("occupancy_min_grid_size", "int64", ops * 0 + 264)]
@@ -165,29 +182,32 @@ def _device(run: _Run, gpu: int) -> Plane:
     run_id, group_id = Stat("run_id", "int64", 5_000 + steps), Stat("group_id", "int64", steps)
     to_device = "kind_src:pinned kind_dst:device size:{size} dest:{gpu} async:1"
     to_host = "kind_src:device kind_dst:pinned size:{size} dest:{gpu} async:1"
-    lines = [
+    streams = [
         line(13, "Stream #13(Compute)", kernels, ops, run.times(gpu, [run.kernel]), *kernel_stats),
         copies(14, 1, "MemcpyH2D", to_device, "ref", run.times(gpu, [run.h2d])),
         copies(15, 2, "MemcpyD2H", to_host, "str", run.times(gpu, [run.d2h])),
         line(24, "Stream #24(Compute)", [_NCCL], reduces * 0, run.times(gpu, [run.all_reduce]), *reduce_stats),
+    ]
+    repeated = [
         line(derived, "Steps", [str(step) for step in steps], steps, step_times, group_id),
         line(derived + 4, "XLA Modules", [f"{_MODULE}({_PROGRAM_ID})"], steps * 0, step_times, run_id, group_id),
         line(derived + 5, "XLA Ops", names, all_ops, (start[by_time], end[by_time]), *op_stats),
     ]
+    lines = [*streams, *repeated] if run.kind.has_derived_lines else streams
     return Plane(gpu + 1, f"/device:GPU:{gpu}", lines, _DEVICE_STATS)
 
 
 def _launches(run: _Run, gpu: int) -> Line:
     """The host thread that launches everything one GPU runs, in order of launch."""
     names = [*run.ops, *run.all_reduces]
-    # In the order of the `kind`s that correlation ids are made of.
+    # In the order of the streams that correlation ids are made of.
     kinds = (run.kernel, run.h2d, run.d2h, run.all_reduce)
     calls = ["cuLaunchKernel", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuLaunchKernelExC"]
     rows = [kind[0].shape[0] * kind[0].shape[1] for kind in kinds]
     start, _ = run.times(gpu, kinds)
     by_time = np.argsort(start, kind="stable")
     call = np.repeat(np.arange(4, dtype=np.int64), rows)[by_time]
-    correlation = np.concatenate([run.correlation(kind, n, gpu) for kind, n in enumerate(rows)])[by_time]
+    correlation = np.concatenate([run.correlation(stream, n, gpu) for stream, n in enumerate(rows)])[by_time]
     copies = np.zeros(rows[1] + rows[2], np.int64)
     (ops, op_steps), (reduces, reduce_steps) = run.order(run.ops), run.order(run.all_reduces)
     op = np.concatenate([ops, copies, reduces + len(run.ops)])[by_time]
@@ -236,10 +256,10 @@ def _hlo(run: _Run) -> bytes:
     return message(1, module)
 
 
-def write(path: Path, events: int, seed: int = 0) -> int:
-    """Write the file and return its size in bytes."""
+def write(path: Path, events: int, seed: int = 0, kind: str = "four") -> int:
+    """Write the file of one of the KINDS and return its size in bytes."""
     with path.open("wb") as file:
-        return sum(file.write(part) for part in encode(planes(events, seed), "gpu-host-0"))
+        return sum(file.write(part) for part in encode(planes(events, seed, KINDS[kind]), "gpu-host-0"))
 
 
 def main() -> None:
@@ -248,11 +268,12 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000, help="XEvents in the file (default: 1000000)")
     parser.add_argument("--out", type=Path, default=Path("traces/generated.xplane.pb"), help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--kind", choices=KINDS, default="four", help="default: %(default)s")
     options = parser.parse_args()
     if options.events < SMALLEST:
         parser.error(f"--events must be at least {SMALLEST}")
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    size = write(options.out, options.events, options.seed)
+    size = write(options.out, options.events, options.seed, options.kind)
     print(f"Wrote {options.out}: {options.events:,} events, {size:,} bytes, {size / options.events:.1f} bytes an event")
 
 

@@ -36,9 +36,9 @@ def cli(monkeypatch, capsys, tmp_path):
     home.mkdir()
     monkeypatch.chdir(home)
 
-    def run(command, path):
+    def run(command, path, *options):
         out = ("--out", str(home / "out")) if command == "report" else ()
-        monkeypatch.setattr("sys.argv", ["tracekit", command, str(path), *out])
+        monkeypatch.setattr("sys.argv", ["tracekit", command, str(path), *out, *options])
         code = 0
         try:
             main()
@@ -186,12 +186,49 @@ def test_what_may_not_be_read_is_one_sentence(cli, tmp_path, closed, requested, 
     assert "Permission denied" in sentence
 
 
-def test_one_broken_rank_of_several_is_named(cli, tmp_path):
+BROKEN_RANKS = {
+    "garbage": lambda path: path.write_bytes(random.Random(1).randbytes(500)),
+    "a page": lambda path: path.write_bytes(b"<!DOCTYPE html><html>404</html>"),
+    "zeros": lambda path: path.write_bytes(bytes(500)),
+    "ten bytes": lambda path: path.write_bytes(b"\x0a\xff\xff\xff\xff12345"),
+    "nothing": lambda path: path.write_bytes(b""),
+    "link to nothing": link_to_nothing,
+    "half": lambda path: path.write_bytes(SMALL[:2000]),
+}
+
+
+@pytest.mark.parametrize("kind", ["xplane", "kineto"])
+@pytest.mark.parametrize("broken", BROKEN_RANKS)
+def test_one_broken_rank_of_several_is_left_out_told_and_with_strict_refused(cli, tmp_path, broken, kind):
     ranks = tmp_path / "ranks"
     ranks.mkdir()
-    (ranks / "rank0.xplane.pb").write_bytes(SMALL)
-    (ranks / "rank1.xplane.pb").write_bytes(SMALL[:-40])
-    assert "rank1.xplane.pb" in sentence_of(cli("read", ranks))
+    suffix, whole = (".xplane.pb", SMALL) if kind == "xplane" else (".json", KINETO)
+    for rank in (0, 2):
+        (ranks / f"rank{rank}{suffix}").write_bytes(whole)
+    BROKEN_RANKS[broken](ranks / f"rank1{suffix}")
+    code, out, err, _ = cli("read", ranks)
+    assert (code, err) == (0, "")
+    said = " ".join(out.split())
+    assert "1 of 3 files of hosts or ranks could not be read (" in said
+    assert f"rank1{suffix}" in said
+    assert "1 of 3 files of hosts or ranks could not be read" in sentence_of(cli("read", ranks, "--strict"))
+
+
+def test_where_no_rank_can_be_read_the_first_is_named(cli, tmp_path):
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    for rank in (0, 1):
+        (ranks / f"rank{rank}.xplane.pb").write_bytes(SMALL[:300])
+    assert "rank0.xplane.pb" in sentence_of(cli("read", ranks))
+
+
+def test_a_rank_of_its_own_directory_that_holds_no_trace_is_told(cli, tmp_path):
+    for rank in range(3):
+        (tmp_path / "job" / f"rank_{rank}").mkdir(parents=True)
+        (tmp_path / "job" / f"rank_{rank}" / "step.json").write_bytes(KINETO if rank != 1 else bytes(99))
+    code, out, _, _ = cli("read", tmp_path / "job")
+    assert code == 0
+    assert "1 of 3 files of hosts or ranks could not be read (rank_1/step.json is all zeros" in " ".join(out.split())
 
 
 def test_json_that_breaks_off_is_read_as_far_as_it_goes_and_says_so(cli, tmp_path):
@@ -225,10 +262,12 @@ def test_a_file_cut_anywhere_is_one_sentence_or_holds_whole_planes(cli, tmp_path
     path = tmp_path / "cut.xplane.pb"
     path.write_bytes(SMALL[:length])
     result = cli("read", path)
-    if length == 0 or length not in boundaries(SMALL):
+    whole = [end for end in sorted(boundaries(SMALL)) if 0 < end <= length]
+    if not whole:
         assert str(path) in sentence_of(result)
     else:
         assert result[0] == 0
+        assert ("could not be read" in " ".join(result[1].split())) == (length not in whole)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

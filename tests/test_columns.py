@@ -143,6 +143,8 @@ def test_concat_gives_what_pandas_does(parts):
         expected = pd.concat(kept, ignore_index=True)
         expected["word"] = union_categoricals([table["word"] for table in kept])
         pd.testing.assert_frame_equal(concat(columns, tables), expected.astype(columns))
+        pd.testing.assert_frame_equal(concat(columns, tables, is_last_use=True), expected.astype(columns))
+        assert [list(table) for table in kept] == [[] for _ in kept]
 
 
 def test_small_frames_become_dicts():
@@ -150,11 +152,19 @@ def test_small_frames_become_dicts():
     assert records(row[["host", "device"]]) == [{"host": "h", "device": "gpu:0"}]
 
 
-@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2**64 - 1) | st.integers(0, 2)), max_size=30))
-def test_rows_are_equal_where_all_columns_are(rows):
-    which, first = distinct(np.array([a for a, _ in rows], np.int64), np.array([b for _, b in rows], np.uint64))
-    assert [rows[first[code]] for code in which] == rows
-    assert len(first) == len(set(rows))
+_WHOLE = st.integers(-3, 3) | st.sampled_from([-128, 127])
+_LARGE = st.integers(0, 2**64 - 1) | st.integers(2**64 - 3, 2**64 - 1) | st.integers(0, 2)
+
+
+@given(st.lists(st.tuples(_WHOLE, _LARGE, st.booleans(), st.floats()), max_size=30))
+def test_rows_are_equal_where_all_columns_are_and_numbered_as_they_appear(rows):
+    dtypes = (np.int8, np.uint64, bool, np.float64)
+    which, first = distinct(*(np.array([row[at] for row in rows], dtype) for at, dtype in enumerate(dtypes)))
+    # In Python no nan is equal to another.
+    keys = [tuple("nan" if value != value else value for value in row) for row in rows]
+    order = list(dict.fromkeys(keys))
+    assert which.tolist() == [order.index(key) for key in keys]
+    assert first.tolist() == [keys.index(key) for key in order]
 
 
 def test_each_label_is_asked_once_and_null_has_an_answer_of_its_own():

@@ -23,6 +23,7 @@ COMMANDS = (
     "history",
     "figure",
     "export",
+    "summarise",
     "view",
     "doctor",
 )

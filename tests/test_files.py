@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tracekit.errors import TracekitError
-from tracekit.files import refuse_inside, replaced, trace_name
+from tracekit.files import refuse_inside, replaced, trace_name, write_all
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,18 @@ def test_a_file_is_whole_or_as_it_was(tmp_path):
         replaced(path, broken)
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_are_written_in_order_into_a_directory_that_is_made(tmp_path):
+    place = tmp_path / "new" / "out"
+    assert write_all(place, "The page", {"b": b"1\n", "a": b"\xff"}) == ("b", "a")
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == {"a": b"\xff", "b": b"1\n"}
+
+
+def test_what_cannot_be_written_leaves_the_file_that_was_there(tmp_path):
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(TracekitError, match=r"The page cannot be written to .*: .*b'. Give another --out"):
+        write_all(tmp_path, "The page", {"b": b"new", "a": b"new"})
+    assert (tmp_path / "a").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]

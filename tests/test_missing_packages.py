@@ -110,6 +110,33 @@ except tracekit.TracekitError as error:
     assert process.stdout.startswith("matplotlib is not installed in this Python, and figures need it")
 
 
+def test_a_comparison_and_a_history_are_written_without_their_pictures_where_nothing_draws(tmp_path):
+    code = """
+import tracekit
+from tracekit.cli import main
+path, directory = sys.argv[1:]
+for number in range(2):
+    tracekit.analyse(path).save(f"{directory}/runs/{number}")
+for words in (["compare", f"{directory}/runs/0", f"{directory}/runs/1"], ["history", f"{directory}/runs"]):
+    sys.argv = ["tracekit", *words, "--out", f"{directory}/{words[0]}"]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code
+"""
+    process = run(code, ("matplotlib",), str(DATA / TRACES[0]), str(tmp_path))
+    assert (process.returncode, process.stderr.splitlines()) == (
+        0,
+        [
+            f"Wrote {tmp_path}/compare/ (comparison.html, comparison.md, comparison.json)",
+            f"Wrote {tmp_path}/history/ (history.html, history.parquet, changes.parquet)",
+        ],
+    )
+    for name in ("compare/comparison.html", "history/history.html"):
+        assert "<img" not in (tmp_path / name).read_text("utf-8")
+    assert "![" not in (tmp_path / "compare" / "comparison.md").read_text("utf-8")
+
+
 COMMANDS = [
     (
         ("capture", "tests/data/two_cpu_devices.py"),

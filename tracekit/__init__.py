@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.completeness import Completeness
     from tracekit.analysis.critical_path.critical_path import CriticalPath
     from tracekit.analysis.explain import Explanation, explain
+    from tracekit.analysis.fleet import Fleet
     from tracekit.analysis.host_api import HostApi
     from tracekit.analysis.idle import Idle
     from tracekit.analysis.launches import Launches
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from tracekit.doctor.checks import Check
     from tracekit.doctor.doctor import Diagnosis
     from tracekit.errors import CaptureError, NotMeasurable, TraceError, TracekitError, ViewError
+    from tracekit.export.summarise import summarise
     from tracekit.gate.check import CheckResult, Outcome, RuleResult, check
     from tracekit.gate.rules import Rule
     from tracekit.readers import read
@@ -75,6 +77,7 @@ _NAMES = {
     "analysis.completeness": "Completeness",
     "analysis.critical_path.critical_path": "CriticalPath",
     "analysis.explain": "Explanation explain",
+    "analysis.fleet": "Fleet",
     "analysis.host_api": "HostApi",
     "analysis.idle": "Idle",
     "analysis.launches": "Launches",
@@ -99,6 +102,7 @@ _NAMES = {
     "doctor.checks": "Check",
     "doctor.doctor": "Diagnosis",
     "errors": "CaptureError NotMeasurable TraceError TracekitError ViewError",
+    "export.summarise": "summarise",
     "gate.check": "CheckResult Outcome RuleResult check",
     "gate.rules": "Rule",
     "trends.history": "History history",
@@ -145,6 +149,7 @@ __all__ = [
     "Drawing",
     "Explanation",
     "Finding",
+    "Fleet",
     "History",
     "HostApi",
     "Idle",
@@ -210,6 +215,7 @@ __all__ = [
     "phases",
     "read",
     "report",
+    "summarise",
     "timeline_of",
     "top_ops",
     "unrecorded",

@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 import tracekit
 from tracekit.errors import TracekitError
 from tracekit.export import FORMATS, FRAMES, PERFETTO
+from tracekit.remote import base_name, child, parent, place
 from tracekit.version import __version__
 
 
@@ -32,9 +33,18 @@ def _completion(words: Sequence[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
-# What may not be read gets a sentence (readable=False), not with the usage.
+def _placed(value: Any) -> Any:
+    """The paths and URLs of a parameter: a Path would lose a slash of gs://."""
+    if value is None:
+        return None
+    return [place(each) for each in value] if isinstance(value, list) else place(value)
+
+
+# A path or URL, several of which are called list[Path] for the help. What may not be read gets a sentence
+# (readable=False), not with the usage.
+_PLACE: dict[str, Any] = {"path_type": str, "readable": False, "callback": _placed}
 _Trace = Annotated[
-    Path, typer.Argument(readable=False, help="A trace file of any format, or a directory of runs, hosts or ranks.")
+    Any, typer.Argument(**_PLACE, help="A trace file of any format, or a directory of runs, hosts or ranks.")
 ]
 _Run = Annotated[
     str | None,
@@ -51,11 +61,18 @@ _To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only up t
 _Devices = Annotated[
     list[str] | None, typer.Option("--device", metavar="NAME", help="Only this device, such as gpu:0 (repeatable).")
 ]
-_Checked = Annotated[Path, typer.Argument(readable=False, help="A trace, or the directory of a saved report.")]
+_Checked = Annotated[
+    list[Path],
+    typer.Argument(**_PLACE, metavar="SOURCE...", help="Traces or saved reports, each a capture of one program."),
+]
 
-_Kinds = Annotated[Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")]
+_Kinds = Annotated[
+    Any, typer.Option(**_PLACE, help="TOML file with rules for what is compute, a collective or a copy.")
+]
 
-_Folder = Annotated[Path, typer.Option("--baselines", help="The folder of baselines.")]
+_Strict = Annotated[bool, typer.Option("--strict", help="Refuse a trace of which anything is damaged or unreadable.")]
+
+_Folder = Annotated[Any, typer.Option("--baselines", **_PLACE, help="The folder of baselines.")]
 _Floor = Annotated[
     str | None, typer.Option(metavar="SHARE", help="By how much two captures of one program differ, such as 2%.")
 ]
@@ -132,7 +149,7 @@ def capture(
     script: Annotated[str, typer.Argument(help="The Python script to run, or with --module a module.")],
     args: Annotated[list[str] | None, typer.Argument(help="The script's own arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help="SCRIPT is a module, as in python -m.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Trace directory [default: traces/<script>-<time>-<id>].")] = None,
+    out: Annotated[Any, typer.Option(**_PLACE, help="Trace directory [default: traces/<script>-<time>-<id>].")] = None,
     devices: Annotated[int | None, typer.Option(min=1, help="Virtual CPU devices (without accelerator).")] = None,
     processes: Annotated[
         int, typer.Option(min=1, help="Processes to start, joined by jax.distributed over loopback.")
@@ -201,6 +218,7 @@ def read(
     full: Annotated[bool, typer.Option("--full", help="List every phase, step and annotation by name.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the output as JSON.")] = False,
     kinds: _Kinds = None,
+    strict: _Strict = False,
 ) -> None:
     """Show what a trace contains, its phases, steps and annotations by name, and what it lacks."""
     from tracekit import console
@@ -209,7 +227,7 @@ def read(
 
     with console.progress(["reading", "counting"]) as progress:
         progress("reading")
-        trace = tracekit.read(source, run, kinds)
+        trace = tracekit.read(source, run, kinds, strict=strict)
         progress("counting")
         inventory = contents(trace)
     if as_json:
@@ -221,13 +239,13 @@ def read(
 @app.command()
 def report(
     source: Annotated[
-        Path,
+        Any,
         typer.Argument(
-            readable=False,
+            **_PLACE,
             help="A trace file of any format, a directory of runs, hosts or ranks, or that of a saved report.",
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>].")] = None,
+    out: Annotated[Any, typer.Option(**_PLACE, help="Output directory [default: reports/<trace>].")] = None,
     run: _Run = None,
     phase: _Phase = None,
     step: _Step = None,
@@ -246,6 +264,7 @@ def report(
     full: Annotated[bool, typer.Option("--full", help="Print every section and table, as in report.md.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
     kinds: _Kinds = None,
+    strict: _Strict = False,
 ) -> None:
     """Report what ran in parallel, with tables and a timeline."""
     from tracekit import console
@@ -259,7 +278,7 @@ def report(
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
         one_part(phase, step, start, end)
-        timeline = None if saved else timeline_of(source, run=run, kinds=kinds)
+        timeline = None if saved else timeline_of(source, run=run, kinds=kinds, strict=strict)
         result = tracekit.report(
             timeline or source,
             out,
@@ -316,21 +335,29 @@ def compare(
     sources: Annotated[
         list[Path] | None,
         typer.Argument(
-            readable=False,
+            **_PLACE,
             metavar="A B [C]...",
             help="Traces, saved reports or directories of several captures; A is what the others are compared with.",
         ),
     ] = None,
     a: Annotated[
         list[Path] | None,
-        typer.Option("--a", metavar="CAPTURES...", help="Several captures of A; then --b, those of B."),
+        typer.Option("--a", **_PLACE, metavar="CAPTURES...", help="Several captures of A; then --b, those of B."),
     ] = None,
-    b: Annotated[list[Path] | None, typer.Option("--b", metavar="CAPTURES...", help="Several captures of B.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory for page, picture, Markdown and comparison.json.")] = None,
+    b: Annotated[
+        list[Path] | None, typer.Option("--b", **_PLACE, metavar="CAPTURES...", help="Several captures of B.")
+    ] = None,
+    out: Annotated[
+        Any, typer.Option(**_PLACE, help="Directory for page, picture, Markdown and comparison.json.")
+    ] = None,
     floor: _Floor = None,
     margin: Annotated[
         str, typer.Option(metavar="SHARE", help="What is called no difference is no larger than this.")
     ] = "5%",
+    control: Annotated[
+        str | None,
+        typer.Option(metavar="PHASE", help="A phase that the change does not touch: judge all else at its pace."),
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print every scope and table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print comparison.json instead of tables.")] = False,
 ) -> None:
@@ -339,8 +366,7 @@ def compare(
     With three captures of each, a verdict; with one of each, what differs within these runs.
     """
     from tracekit import console
-    from tracekit.comparison.faces import show
-    from tracekit.comparison.write import write_comparison
+    from tracekit.comparison.faces import show, write_comparison
 
     pairs = _sides(sources or [], a or [], b or [])
     floor_share, margin_share = None if floor is None else _share(floor, "--floor"), _share(margin, "--margin")
@@ -348,20 +374,20 @@ def compare(
     for first, second in pairs:
         with console.progress(["comparing"]) as progress:
             progress("comparing")
-            result = tracekit.compare(first, second, floor=floor_share, margin=margin_share)
+            result = tracekit.compare(first, second, floor=floor_share, margin=margin_share, control=control)
         results.append(result)
         if not as_json:
             show(result, console.console(), full)
         if out is not None:
-            place = out if len(pairs) == 1 else out / f"{len(results)}"
-            files = write_comparison(result, place)
-            print(f"Wrote {place}/ ({', '.join(files)})", file=sys.stderr)
+            where = out if len(pairs) == 1 else child(out, f"{len(results)}")
+            files = write_comparison(result, where)
+            print(f"Wrote {where}/ ({', '.join(files)})", file=sys.stderr)
     if as_json:
         found = [result.summary() for result in results]
         print(json.dumps(found[0] if len(found) == 1 else found, indent=1))
 
 
-def _sides(sources: Sequence[Path], a: Sequence[Path], b: Sequence[Path]) -> list[tuple[list[Path], list[Path]]]:
+def _sides(sources: Sequence[Any], a: Sequence[Any], b: Sequence[Any]) -> list[tuple[list[Path], list[Any]]]:
     """The captures of each two sides that are compared."""
     if a or b:
         if sources or not (a and b):
@@ -374,8 +400,8 @@ def _sides(sources: Sequence[Path], a: Sequence[Path], b: Sequence[Path]) -> lis
 
 @app.command()
 def check(
-    source: _Checked,
-    rules: Annotated[Path | None, typer.Option(help="TOML file with rules.")] = None,
+    sources: _Checked,
+    rules: Annotated[Any, typer.Option(**_PLACE, help="TOML file with rules.")] = None,
     min_overlap: Annotated[
         list[str] | None,
         typer.Option(
@@ -407,14 +433,15 @@ def check(
     baseline: Annotated[str | None, typer.Option(help="Also be no slower than this baseline.")] = None,
     folder: _Folder = Path("baselines"),
     floor: _Floor = None,
-    junit: Annotated[Path | None, typer.Option(help="Also write the results as JUnit XML to this file.")] = None,
+    junit: Annotated[Any, typer.Option(**_PLACE, help="Also write the results as JUnit XML to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     run: _Run = None,
     kinds: _Kinds = None,
 ) -> None:
     """Check rules on a trace: exit 0 if they hold, 3 if not.
 
-    4: the trace cannot tell; 5: inconclusive. In GitHub Actions the results are also annotations and a summary.
+    4: a trace cannot tell; 5: inconclusive, as where some of several captures keep a rule and others break it. In
+    GitHub Actions the results are also annotations and a summary.
     """
     from tracekit import console
     from tracekit.gate.baselines import find
@@ -435,7 +462,7 @@ def check(
     with console.progress(["checking"]) as progress:
         progress("checking")
         result = tracekit.check(
-            source,
+            sources,
             todo,
             baseline=None if baseline is None else find(baseline, folder),
             floor=None if floor is None else _share(floor, "--floor"),
@@ -454,7 +481,7 @@ app.add_typer(_baselines, name="baseline")
 @_baselines.command("save")
 def baseline_save(
     name: Annotated[str, typer.Argument(help="The name of the baseline, in place of one that has it.")],
-    sources: Annotated[list[Path], typer.Argument(readable=False, help="Saved reports or traces, one a capture.")],
+    sources: Annotated[list[Path], typer.Argument(**_PLACE, help="Saved reports or traces, one a capture.")],
     folder: _Folder = Path("baselines"),
 ) -> None:
     """Save reports as a baseline, small enough for a repository."""
@@ -479,7 +506,7 @@ def baseline_list(folder: _Folder = Path("baselines")) -> None:
 
 @app.command()
 def history(
-    source: Annotated[Path, typer.Argument(metavar="DIR", readable=False, help="A directory of saved reports.")],
+    source: Annotated[Any, typer.Argument(metavar="DIR", **_PLACE, help="A directory of saved reports.")],
     measure: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help='A measure to follow, as idle or "overlap devices" (repeatable).'),
@@ -489,7 +516,7 @@ def history(
         typer.Option(metavar="NAME", help="Follow the measures in this phase too (repeatable)."),
     ] = None,
     phases: Annotated[bool, typer.Option("--phases", help="Follow them in every phase that all reports have.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Directory for page, picture and Parquet tables.")] = None,
+    out: Annotated[Any, typer.Option(**_PLACE, help="Directory for page, picture and Parquet tables.")] = None,
 ) -> None:
     """Follow measures over many saved reports: where did they change?
 
@@ -497,7 +524,7 @@ def history(
     """
     from tracekit import console
     from tracekit.trends.history import FOLLOWED, lines
-    from tracekit.trends.write import write_history
+    from tracekit.trends.page import write_history
 
     if phase and phases:
         raise TracekitError("Give --phase or --phases: the one names phases, the other takes all that are shared.")
@@ -524,7 +551,7 @@ def figure(
     device: _Devices = None,
     threads: Annotated[bool, typer.Option("--threads", help="A lane for each thread of a CPU device.")] = False,
     formats: Annotated[str, typer.Option("--format", help="png, svg, pdf, or a comma-separated list.")] = "png",
-    out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>/figures].")] = None,
+    out: Annotated[Any, typer.Option(**_PLACE, help="Output directory [default: reports/<trace>/figures].")] = None,
     theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
     width: Annotated[float, typer.Option(help="Width in inches, 3.3 (a column of a paper) to 48.")] = 12,
     font_size: Annotated[
@@ -561,7 +588,7 @@ def figure(
         run=run,
         kinds=kinds,
     )
-    print(f"Wrote {files[0].parent}/ ({', '.join(path.name for path in files)})", file=sys.stderr)
+    print(f"Wrote {parent(files[0])}/ ({', '.join(map(base_name, files))})", file=sys.stderr)
 
 
 @app.command()
@@ -575,8 +602,10 @@ def export(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="The file, or the directory of tables [default: exports/<trace>.pftrace.gz or -csv …]."),
+        Any,
+        typer.Option(
+            **_PLACE, help="The file, or the directory of tables [default: exports/<trace>.pftrace.gz or -csv …]."
+        ),
     ] = None,
     run: _Run = None,
     table: Annotated[
@@ -601,13 +630,33 @@ def export(
     if to in (None, PERFETTO):
         reason = f"The clocks of {len(files)} hosts are not aligned, and Perfetto has one time axis"
         print(f"{reason}: each has a file of its own.", file=sys.stderr)
-    print(f"Wrote {files[0].parent}/ ({', '.join(path.name for path in files)})", file=sys.stderr)
+    print(f"Wrote {parent(files[0])}/ ({', '.join(map(base_name, files))})", file=sys.stderr)
+
+
+@app.command()
+def summarise(
+    source: Annotated[Any, typer.Argument(**_PLACE, help="The trace file of one host, of any format.")],
+    out: Annotated[
+        Any, typer.Option("--out", "-o", **_PLACE, help="The file, or a directory for it [default: summaries].")
+    ] = None,
+    run: _Run = None,
+) -> None:
+    """Write one host's trace as a small file that every command takes in its place.
+
+    Put those of all hosts of a run into one directory, and report on that.
+    """
+    from tracekit.console import progress
+
+    with progress(["summarising"]) as step:
+        step("summarising")
+        file = tracekit.summarise(source, out, run=run)
+    print(f"Wrote {file}", file=sys.stderr)
 
 
 @app.command()
 def view(
     source: Annotated[
-        Path, typer.Argument(readable=False, help="A trace, one of its runs, or a file; with --perfetto of any format.")
+        Any, typer.Argument(**_PLACE, help="A trace, one of its runs, or a file; with --perfetto of any format.")
     ],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 picks a free one.")] = 6006,
     run: Annotated[
@@ -621,9 +670,10 @@ def view(
         bool, typer.Option("--perfetto", help="Use a Perfetto UI that is installed on this machine.")
     ] = False,
     perfetto_ui: Annotated[
-        Path | None,
+        Any,
         typer.Option(
-            help="The Perfetto UI, a directory or perfetto-ui.zip [default: TRACEKIT_PERFETTO_UI, or an installed one]."
+            **_PLACE,
+            help="The Perfetto UI, a directory or perfetto-ui.zip [default: TRACEKIT_PERFETTO_UI, or one installed].",
         ),
     ] = None,
 ) -> None:

@@ -4,7 +4,7 @@ Rows that are equal in some columns are found here too, with whole columns at a 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from tracekit.errors import TraceError
 _NO_STRINGS = pd.Index([], dtype="str")
 # With more of them per row, a hash table is quicker than a count of each.
 _MOST_KEYS = 4
+# Columns with more categories than this have a dtype each.
+_MOST_SHARED = 2048
 
 
 def frame(
@@ -44,19 +46,33 @@ def frame(
     return pd.DataFrame(filled, copy=False)
 
 
-def concat(columns: Mapping[str, Any], frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of `frames`, all with `columns`, one after the other; categories are united in order."""
+def concat(columns: Mapping[str, Any], frames: Iterable[pd.DataFrame], *, is_last_use: bool = False) -> pd.DataFrame:
+    """The rows of `frames`, all with `columns`, one after the other; categories are united in order.
+
+    With `is_last_use` each column is taken out of the frames when it is joined: then none is held twice for longer.
+    """
     tables = [table for table in frames if len(table)]
     if not tables:
         return frame(columns)
-    return frame(columns, {name: _joined([table[name] for table in tables]) for name in columns})
+    if not is_last_use:
+        return frame(columns, {name: _joined([table[name] for table in tables]) for name in columns})
+    join = _joined if len(tables) > 1 else _only
+    return frame(columns, {name: join([table.pop(name) for table in tables]) for name in columns})
 
 
 def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Categorical:
     """The categorical column `labels[which]`, without a string per row; None is null, and labels may repeat."""
     place = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
-    codes = np.array([-1 if label is None else place[label] for label in labels], np.int64)
-    return pd.Categorical.from_codes(codes[which], categories=pd.Index(list(place), dtype="str"))
+    # Of the width that pandas takes: a column of eight bytes a row less to fill, and to look through for what it is.
+    codes = np.array([-1 if label is None else place[label] for label in labels], np.min_scalar_type(~len(place)))
+    dtype = _of_labels(tuple(place)) if len(place) <= _MOST_SHARED else _of_strings(pd.Index(list(place), dtype="str"))
+    return pd.Categorical.from_codes(codes[which], dtype=dtype, validate=False)
+
+
+@lru_cache(256)
+def _of_labels(labels: tuple[str, ...]) -> pd.CategoricalDtype:
+    """A dtype with these categories; the planes of a file share theirs, and columns that do are joined at once."""
+    return pd.CategoricalDtype(pd.Index(labels, dtype="str"))
 
 
 def by_label(column: pd.Categorical, value_of: Callable[[str], Any], null: Any = False) -> NDArray[Any]:
@@ -70,14 +86,34 @@ def constant(value: str, length: int) -> pd.Categorical:
 
 
 def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which distinct combination of the columns (each (n,)) every row has, shape (n,), and the first row of each."""
-    which = np.zeros(len(columns[0]), np.int64)
+    """Which distinct combination of the columns (each (n,)) every row has, in order of appearance, shape (n,), and the
+    first row of each."""
+    which, count = np.zeros(len(columns[0]), np.int64), min(len(columns[0]), 1)
     for column in columns:
-        codes, values = pd.factorize(column)
-        which = pd.factorize(which * len(values) + codes)[0]
-    first = np.zeros(which.max(initial=-1) + 1, np.int64)
+        codes, values = _codes(column)
+        if values > 1:
+            which, keys = numbered(which * values + codes, count * values)
+            count = len(keys)
+    first = np.zeros(count, np.int64)
     first[which[::-1]] = np.arange(len(which))[::-1]
-    return which, first
+    by_row = np.argsort(first)
+    place = np.empty(count, np.int64)
+    place[by_row] = np.arange(count)
+    return place[which], first[by_row]
+
+
+def _codes(column: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    """Numbers 0..count-1 for the values of a column, some maybe of none, and their count."""
+    if len(column) and isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub":
+        least, most = column.min(), column.max()
+        count = int(most) - int(least) + 1
+        if count <= _MOST_KEYS * len(column):  # as those of names and lines are: in a third of a hash table's time
+            if column.dtype == np.uint64:  # may be more than int64 holds
+                column = column - least
+                least = 0
+            return column.astype(np.int64) - int(least), count
+    codes, values = pd.factorize(column, use_na_sentinel=False)
+    return codes, len(values)
 
 
 def numbered(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -118,7 +154,8 @@ def check(what: str, table: pd.DataFrame, columns: Mapping[str, Any], required: 
             good = isinstance(have, pd.CategoricalDtype) if _any_strings(dtype) else have == dtype
         if not good:
             raise TraceError(f"{what}.{name} has dtype {have}; the contract wants {dtype}.")
-        if len(table) and name in required and table[name].isna().any():
+        can_be_null = not isinstance(have, np.dtype) or have.kind not in "iub"
+        if len(table) and name in required and can_be_null and table[name].isna().any():
             raise TraceError(f"{what}.{name} holds nulls; every row needs one.")
 
 
@@ -188,6 +225,14 @@ def _joined(parts: Sequence[pd.Series]) -> Any:
         for array, start, end in zip(arrays, firsts[:-1], firsts[1:], strict=True)
     ]
     return pd.Categorical.from_codes(np.concatenate(codes), categories=pd.Index(labels, dtype="str"))
+
+
+def _only(parts: Sequence[pd.Series]) -> Any:
+    """The values of the one column that there is, not copied; of a categorical, as small as it is, as when joined."""
+    (part,) = parts
+    if isinstance(part.dtype, pd.CategoricalDtype):
+        return _joined(parts)
+    return np.asarray(part.array) if isinstance(part.dtype, np.dtype) else part.array
 
 
 def _of_strings(categories: pd.Index) -> pd.CategoricalDtype:

@@ -20,6 +20,11 @@ def on_host(host: str, device: str) -> str:
     return f"{host}/{device}"
 
 
+def host_of(device: str) -> str:
+    """The host in the name of a device in a trace of several hosts; "" in one of a single host."""
+    return device.rpartition("/")[0]
+
+
 def is_known(device: str) -> bool:
     """Whether a name is that of one device, not of all that are unknown."""
     return not device.endswith(_UNKNOWN)

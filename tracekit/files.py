@@ -4,26 +4,33 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from tracekit import remote
 from tracekit.errors import TraceError, TracekitError
 
 # The files of a saved report: figures and sentences, and the frames beside them.
 SUMMARY, FRAMES = "summary.json", "frames"
+# One frame that every report has.
+_FRAME = "whole.partition.parquet"
+# Those files below a directory.
+REPORT_FILES = (SUMMARY, f"{FRAMES}/*.parquet")
 # How a report's summary.json begins; that of another program does not.
 _REPORT = re.compile(rb'\s*\{\s*"schema":\s*\d+,\s*"trace":')
 # What a file may be called on every system, without the names of devices there.
 _LONGEST_NAME = 60
 # What the names of trace files end in, from the outside in.
-_SUFFIXES = (".gz", ".pb", ".xplane", ".json", ".trace", ".pt", ".sqlite")
+_SUFFIXES = (".zip", ".tracekit", ".gz", ".pb", ".xplane", ".json", ".trace", ".pt", ".sqlite")
 
 
-def path_of(source: object, wanted: str = "the path of a trace") -> Path:
-    """`source` as a path; raises TypeError, which says what is `wanted` and what was given, for anything else."""
-    if isinstance(source, str | os.PathLike) and isinstance(path := os.fspath(source), str):
-        return Path(path)
+def path_of(source: object, wanted: str = "the path of a trace") -> Path | str:
+    """`source` as a path, or the URL that it is (`remote.place`); raises TypeError, which says what is `wanted` and
+    what was given, for anything else."""
+    if isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str):
+        return remote.place(source)
     remedy = ""
     if type(source).__name__ == "Report":
         remedy = " A Report holds results: they are in its fields, such as report.whole.partition."
@@ -32,10 +39,11 @@ def path_of(source: object, wanted: str = "the path of a trace") -> Path:
     raise TypeError(f"{wanted} is wanted here, not a value of type {type(source).__name__}.{remedy}")
 
 
-def trace_name(trace_path: Path) -> str:
+def trace_name(trace_path: str | os.PathLike[str]) -> str:
     """What files about a trace are called: after the log directory, whether that, a run or a file in it was given; else
     after the file or directory itself."""
-    parts = trace_path.resolve().parts
+    place = remote.place(trace_path)
+    parts = place.resolve().parts if isinstance(place, Path) else remote.parts(place)
     for at in range(len(parts) - 1, 0, -1):
         if parts[at - 1 : at + 1] == ("plugins", "profile"):
             parts = parts[: at - 1]
@@ -55,20 +63,32 @@ def file_part(name: str) -> list[str]:
     return [safe] if safe else []
 
 
-def refuse_inside(out: Path, trace_path: Path) -> None:
+def refuse_inside(out: str | os.PathLike[str], trace_path: str | os.PathLike[str]) -> None:
     """Raise TracekitError if `out` lies in the trace's own directory, where nothing is ever written.
 
     A file outside a log directory has no directory of its own.
     """
-    home = trace_path.resolve()
-    home = home.parent if home.is_file() and home.parts[-4:-2] == ("plugins", "profile") else home
-    if out.resolve() == home or home in out.resolve().parents:
+    place, home = remote.place(out), remote.place(trace_path)
+    if isinstance(place, Path) and isinstance(home, Path):
+        home = home.resolve()
+        home = home.parent if home.is_file() and home.parts[-4:-2] == ("plugins", "profile") else home
+        is_inside = place.resolve() == home or home in place.resolve().parents
+    elif isinstance(place, str) and isinstance(home, str):
+        home = home.rpartition("/")[0] if remote.parts(home)[-4:-2] == ("plugins", "profile") else home
+        is_inside = remote.lies_in(place, home)
+    else:
+        is_inside = False
+    if is_inside:
         raise TracekitError(f"{out} lies inside the trace {trace_path}, where nothing is written. Give another --out.")
 
 
-def refuse_unwritable(out: Path, what: str) -> None:
-    """Raise TracekitError unless files can be written in the directory `out`, which is left as it was; `what` is put
-    there."""
+def refuse_unwritable(location: str | os.PathLike[str], what: str) -> None:
+    """Raise TracekitError unless files can be written in the directory at `location`, which is left as it was; `what`
+    is put there."""
+    out = remote.place(location)
+    if not isinstance(out, Path):
+        remote.refuse_unreachable(out)
+        return
     try:
         if out.exists() and not out.is_dir():
             raise TracekitError(f"{out} is a file, and {what} is a directory; name another with --out.")
@@ -85,19 +105,24 @@ def refuse_unwritable(out: Path, what: str) -> None:
         raise TracekitError(f"{out} cannot be written: {reason}; name another directory with --out.") from None
 
 
-def is_saved_report(place: Path) -> bool:
-    """Whether a report was saved into the directory `place`, also where its summary.json is damaged or gone."""
+def is_saved_report(location: str | os.PathLike[str]) -> bool:
+    """Whether a report was saved into the directory at `location`, also where its summary.json is damaged or gone."""
+    place = remote.place(location)
+    if not isinstance(place, Path):
+        summary, frame = remote.beginnings(place, [SUMMARY, f"{FRAMES}/{_FRAME}"], 100)
+        return bool(summary and _REPORT.match(summary)) or frame is not None
     try:
         with (place / SUMMARY).open("rb") as file:
             is_summary = bool(_REPORT.match(file.read(100)))
     except OSError:
         is_summary = False
-    return is_summary or (place / FRAMES / "whole.partition.parquet").is_file()
+    return is_summary or (place / FRAMES / _FRAME).is_file()
 
 
-def refuse_saved_report(path: Path) -> None:
+def refuse_saved_report(path: str | os.PathLike[str]) -> None:
     """Raise TraceError if `path` is the directory of a saved report, or a file in it: neither is a trace."""
-    place = path.parent if path.is_file() else path
+    place = remote.place(path)
+    place = place.parent if isinstance(place, Path) and place.is_file() else place
     if is_saved_report(place):
         raise TraceError(
             f"{place} is a saved report, which holds the figures of a trace and not its events. Give the trace that it "
@@ -113,3 +138,19 @@ def replaced(path: Path, fill: Callable[[Path], object]) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def write_all(out: str | os.PathLike[str], what: str, files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Write `files`, contents by name, into the directory `out`, and return their names; each is complete or not
+    there.
+
+    Raises TracekitError, which names `what` the files are, where one cannot be written.
+    """
+    try:
+        with remote.written(remote.place(out)) as place:
+            place.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                replaced(place / name, partial(Path.write_bytes, data=content))
+    except OSError as error:
+        raise TracekitError(f"{what} cannot be written to {out}: {error}. Give another --out.") from None
+    return tuple(files)

@@ -1,5 +1,7 @@
 """Loops in numba's subset of Python: plain on small frames, compiled on large ones."""
 
+import importlib
+import importlib.util
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -23,9 +25,35 @@ def loop(function: F, rows: int) -> F:
 @cache
 def compiled(function: F) -> F:
     """`function` compiled, its code kept on disk for the next process; itself where numba is missing."""
-    try:
-        import numba
-    except ImportError:
+    numba = start()
+    if numba is None:
         return function
     jitted: Any = numba.njit(cache=True, nogil=True)(function)
     return cast(F, jitted)
+
+
+@cache
+def start() -> Any:
+    """The module numba, None where it is missing; asked for the first time, it takes half a second.
+
+    When it first loads code, numba imports scipy.linalg, to find out whether there is a BLAS for np.dot: as long again
+    where JAX brought scipy with it, and no loop here has a dot. So it is only told whether scipy is there; a program
+    that does compile a dot imports it then.
+    """
+    try:
+        import numba
+        from numba.np import linalg
+    except ImportError:
+        return None
+    if hasattr(linalg, "ensure_blas"):
+        ensure_blas, linalg.ensure_blas = linalg.ensure_blas, _find_scipy
+        try:
+            importlib.import_module("numba.np.arraymath")  # asks now, and keeps the answer
+        finally:
+            linalg.ensure_blas = ensure_blas
+    return numba
+
+
+def _find_scipy() -> None:
+    if importlib.util.find_spec("scipy") is None:
+        raise ImportError

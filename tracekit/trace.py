@@ -139,7 +139,7 @@ MEMORY_COLUMNS: Mapping[str, Any] = {
     "frees": "boolean",
 }
 
-_FRAMES: Mapping[str, Mapping[str, Any]] = {
+FRAME_COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "events": EVENT_COLUMNS,
     "spans": SPAN_COLUMNS,
     "host_work": HOST_WORK_COLUMNS,
@@ -161,7 +161,7 @@ def _empty(name: str) -> pd.DataFrame:
 
 @cache
 def _made_once(name: str) -> pd.DataFrame:
-    return frame(_FRAMES[name])
+    return frame(FRAME_COLUMNS[name])
 
 
 # What no row may lack, in the frames whose rows stand on a time axis.
@@ -213,7 +213,7 @@ class Trace:
     capture: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        for name, columns in _FRAMES.items():
+        for name, columns in FRAME_COLUMNS.items():
             table = getattr(self, name)
             check(f"Trace.{name}", table, columns, _REQUIRED.get(name, ()))
             if len(table) and "start_ps" in columns and (table["end_ps"] < table["start_ps"]).any():

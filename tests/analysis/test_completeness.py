@@ -54,6 +54,29 @@ def look(rows: list[dict], world_size: int | None = None, **more) -> Completenes
     return completeness(timeline_of(Trace(events=table(*rows), hosts=of_hosts, **more)))
 
 
+@pytest.mark.parametrize(
+    ("what", "lost", "total", "withheld"),
+    [
+        ("files", 1, 8, ["rows", "waiting"]),
+        ("planes", 1, None, ["rows", "waiting"]),
+        ("lines", 1, 30, ["rows"]),
+        ("events", 1, 1000, []),
+        ("events", 20, 1000, ["rows"]),
+        ("events", 80, 1000, ["rows", "shares"]),
+        ("bytes", 4, 9_000, []),
+        ("programs", 1, 2, []),
+        ("details", 1, None, []),
+    ],
+)
+def test_what_is_damaged_is_told_and_what_rests_on_it_is_withheld(what, lost, total, withheld):
+    data = {"host": [""], "what": [what], "lost": [lost], "total": [total], "evidence": ["why"]}
+    losses = frame(LOSS_COLUMNS, {name: pd.Series(data[name], dtype=object) for name in data})
+    result = look(reduces(0, 1, 2), 3, losses=losses)
+    assert not result.is_complete
+    assert [part for part in ("rows", "shares", "waiting") if getattr(result, part)] == sorted(withheld)
+    assert all("could not be read (why)." in getattr(result, part) for part in withheld)
+
+
 def test_a_trace_with_all_ranks_is_complete():
     assert look(reduces(0, 1, 2), 3).is_complete
     assert look(reduces(0, 1, names=None), 2).is_complete

@@ -203,7 +203,12 @@ def test_a_script_may_initialise_jax_distributed_and_devices_hold(tmp_path):
 
 @pytest.mark.parametrize(
     ("sent", "code", "caught", "work"),
-    [(signal.SIGINT, 130, "KeyboardInterrupt", "endless"), (signal.SIGTERM, 143, "SystemExit", "done")],
+    [
+        (signal.SIGINT, 130, "KeyboardInterrupt", "endless"),
+        (signal.SIGTERM, 143, "SystemExit", "done"),
+        (signal.SIGHUP, 129, "SystemExit", "done"),
+        (signal.SIGQUIT, 131, "SystemExit", "done"),
+    ],
 )
 def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, sent, code, caught, work):
     write(
@@ -239,6 +244,56 @@ def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, 
     assert "tracekit/" not in err.replace("t/plugins", "")
     assert facts(tmp_path / "t")["exit_code"] == code
     assert any(name.startswith("dot") for name in event_names(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(("how", "code"), [("os.kill(os.getpid(), 9)", -9), ("ctypes.string_at(0)", -11)])
+def test_a_process_that_is_killed_or_crashes_is_told_to_have_left_nothing(tmp_path, how, code):
+    write(tmp_path, "s.py", f"import ctypes, os, jax\njax.numpy.ones(3).block_until_ready()\n{how}")
+    (tmp_path / "t").mkdir()
+    ended, _, err = capture(tmp_path, "--out", "t", "s.py")
+    assert (ended, list((tmp_path / "t").iterdir())) == (code, [])
+    assert err.count("\n") == 1
+    assert err.startswith(
+        "tracekit: the process ended before its trace was written (it was killed, or crashed): nothing"
+    )
+
+
+class FullDisk:
+    """A profiler that finds no room for its second file, or for any."""
+
+    def __init__(self, written, first):
+        self.written, self.first = written, first
+
+    def stop_trace(self):
+        self.written.mkdir(parents=True)
+        (self.written / "vm.xplane.pb").write_bytes(b"whole" if self.first else b"wh")
+        if self.first:
+            (self.written / "vm.trace.json.gz").write_bytes(b"cut")
+        raise RuntimeError(f"RESOURCE_EXHAUSTED: {self.written}/vm; No space left on device")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_full_disk_leaves_a_whole_trace_or_none(tmp_path, monkeypatch, capsys, first):
+    import jax.profiler
+
+    profile = Session(tmp_path, "name", None, 2, False, None, {})
+    profile.facts = {"profiled_after_s": 0.0}
+    profile._load.start()
+    disk = FullDisk(tmp_path / ".name-0" / "plugins" / "profile" / "name", first)
+    monkeypatch.setattr(jax.profiler, "stop_trace", disk.stop_trace)
+    run = tmp_path / "plugins" / "profile" / "name"
+    if first:
+        profile.stop()
+        assert {path.name for path in run.iterdir()} == {"vm.xplane.pb", "capture.json"}
+        assert capsys.readouterr().err == (
+            "tracekit: the trace is saved, without the profiler's copy in JSON, which could not be written: No space "
+            "left on device.\n"
+        )
+    else:
+        with pytest.raises(OSError, match=r"No space left on device\. Give an --out with room for it\.$"):
+            profile.stop()
+        assert not run.exists()
+    assert not (tmp_path / ".name-0").exists()
 
 
 def test_a_script_that_profiles_itself_is_told_and_both_go_on(tmp_path):

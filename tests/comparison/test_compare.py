@@ -1,25 +1,29 @@
 """What a comparison says: of real pairs whose truth was found without tracekit, and of hand-made runs."""
 
 import json
+import shutil
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import tracekit
 from tests import traces
-from tests.frames import events, trace
+from tests.frames import events, spans, trace
 from tests.stepped import annotations
 from tests.traces import SIMULATED
 from tracekit.analysis.top_ops import OPERATION_COLUMNS
 from tracekit.columns import frame
 from tracekit.comparison import words
 from tracekit.comparison.comparison import shares_of
-from tracekit.comparison.faces import markdown
+from tracekit.comparison.faces import markdown, show, write_comparison
 from tracekit.comparison.figure import steps_of
 from tracekit.comparison.operations import FAMILY, NAME, OPERATOR, pair
+from tracekit.comparison.sides import captures
 from tracekit.comparison.verdict import Change
-from tracekit.comparison.write import write_comparison
+from tracekit.errors import TracekitError
 
 PAIRS = SIMULATED / "compare"
 needs_pairs = pytest.mark.skipif(not PAIRS.is_dir(), reason="the folder shared/cases/compare is not here")
@@ -170,6 +174,18 @@ def test_a_trace_against_itself_is_said_to_be_the_same():
     assert its.is_same
     assert its.headline == "The same trace is on both sides: there is nothing to compare."
     assert (its.main.waterfall["diff_ps"] == 0).all()
+    text = StringIO()
+    show(its, Console(file=text, width=100), full=True)
+    assert text.getvalue().splitlines()[1:] == ["A: stepped-cpu", "B: stepped-cpu", ""]  # and nothing of a difference
+
+
+def test_runs_of_one_directory_that_are_named_one_by_one_are_told_apart(tmp_path):
+    for name in ("first", "second"):
+        run = tmp_path / "log" / "plugins" / "profile" / name
+        run.mkdir(parents=True)
+        shutil.copy(traces.path("view-cpu.xplane.pb"), run / "host.xplane.pb")
+    paths = [tmp_path / "log" / "plugins" / "profile" / name for name in ("first", "second")]
+    assert [capture.label for path in paths for capture in captures(path)] == ["log/first", "log/second"]
 
 
 def test_a_trace_is_said_to_be_the_same_where_a_saved_report_holds_no_operations():
@@ -346,3 +362,48 @@ def test_the_command_compares_and_takes_captures_by_side(tmp_path, capsys, monke
     printed = capsys.readouterr().out
     assert printed.startswith("Within these two runs, the median step of B takes 9.00 ms")
     assert len(printed.splitlines()) < 40
+
+
+def paced(factor, second=4, name="op", rounds=12):
+    """A capture on a machine that is `factor` as slow: rounds of phase first of 4 operations, and of phase second."""
+    rows, marks, at = [], [], 0
+    for _ in range(rounds):
+        for phase, number in (("first", 4), ("second", second)):
+            start = at
+            for _ in range(number):
+                at += round(factor * MS)
+                rows.append(("gpu:0", "compute", at - round(0.9 * factor * MS), at, f"{phase}.{name}"))
+            marks.append((phase, start, at))
+    return trace(events(*rows), spans(*marks))
+
+
+PACES = (1.0, 1.3, 0.8), (1.1, 0.9, 1.4)
+
+
+def paced_sides(second_of_b):
+    return [
+        [tracekit.analyse(paced(factor, number)) for factor in its]
+        for its, number in zip(PACES, (4, second_of_b), strict=True)
+    ]
+
+
+def test_a_phase_of_the_same_operations_shows_the_pace_of_each_capture():
+    comparison = tracekit.compare(*paced_sides(5))
+    first, second = (comparison.scope("phase", name).verdict for name in ("first", "second"))
+    assert (first.outcome, first.control) == (Change.INCONCLUSIVE, None)
+    assert (second.outcome, second.control) == (Change.SLOWER, "first")
+    assert second.ratio == pytest.approx(5 / 4)
+    said = text(comparison)
+    assert "B is slower than A: at the pace of phase first, the median round of phase second takes" in said
+    assert "Phase first ran the same operations on both sides and shows the pace of each capture." in said
+
+
+def test_only_a_stated_phase_is_the_control_of_one_whose_operations_are_the_same():
+    sides = paced_sides(4)
+    assert not any(scope.verdict.control for scope in tracekit.compare(*sides).scopes)
+    comparison = tracekit.compare(*sides, control="first")
+    second = comparison.scope("phase", "second").verdict
+    assert (second.outcome, second.control) == (Change.NO_DIFFERENCE, "first")
+    assert comparison.scope("phase", "first").verdict.control is None
+    with pytest.raises(TracekitError, match=r"No phase warm is on both sides, .*: they share first, second\."):
+        tracekit.compare(*sides, control="warm")

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from tests.comparison.noise import Noise, captures
 from tracekit.comparison import statistics
 from tracekit.comparison.statistics import between_captures, modes, student_t, within_runs
-from tracekit.comparison.verdict import Change, verdict
+from tracekit.comparison.verdict import Change, Control, verdict
 
 MS = 10**9
 
@@ -20,17 +21,66 @@ def test_students_t_is_that_of_the_tables(level, degrees, t):
     assert student_t(level, degrees) == pytest.approx(t, abs=1e-3)
 
 
-def test_the_interval_between_captures_is_welchs_on_logarithms():
-    a, b = (
-        [np.full(1, 100.0), np.full(1, 102.0), np.full(1, 104.0)],
-        [np.full(1, 110.0), np.full(1, 113.0), np.full(1, 111.0)],
-    )
-    logs = [np.log([each[0] for each in side]) for side in (a, b)]
-    variance = [np.var(its, ddof=1) / 3 for its in logs]
-    degrees = sum(variance) ** 2 / sum(each**2 / 2 for each in variance)
-    middle = logs[1].mean() - logs[0].mean()
-    reach = student_t(0.95, degrees) * np.sqrt(sum(variance))
-    assert between_captures(a, b, False) == pytest.approx(tuple(np.exp([middle, middle - reach, middle + reach])))
+@pytest.mark.parametrize(
+    "b", [[110.0, 113.0, 111.0], [110.0, 113.0, 111.0, 119.0]], ids=["as many: Student's", "more: Welch's"]
+)
+def test_the_interval_between_captures_is_that_of_scipy_on_logarithms(b):
+    a = [100.0, 102.0, 104.0]
+    test = scipy.stats.ttest_ind(np.log(b), np.log(a), equal_var=len(a) == len(b))
+    bounds = test.confidence_interval(0.95)
+    middle = np.log(b).mean() - np.log(a).mean()
+    sides = ([np.array([median]) for median in side] for side in (a, b))
+    assert between_captures(*sides, False) == pytest.approx(tuple(np.exp([middle, bounds.low, bounds.high])))
+
+
+def test_as_many_captures_as_are_asked_for_narrow_the_interval_to_the_margin():
+    rng = np.random.default_rng(8)
+    a, b = ([np.array([its]) for its in np.exp(rng.normal(0, 0.08, 200))] for _ in range(2))
+    ratio, low, _ = between_captures(a, b, False)
+    number = statistics.captures_for(0.05, ratio / low, (200, 200), 0.95)
+    scatter = np.sqrt(np.mean([np.var(np.log(side), ddof=1) for side in (a, b)]))
+    # Where the scatter is known 1.96 * scatter * sqrt(2 / n) = ln 1.05; it is not, which takes two or three more.
+    assert 0 < number - 2 * (1.96 * scatter / np.log(1.05)) ** 2 < 4
+    reaches = [between_captures(a[at:][:number], b[at:][:number], False) for at in range(0, 200 - number, number)]
+    assert np.mean([np.log(high / middle) for middle, _, high in reaches]) == pytest.approx(np.log(1.05), rel=0.15)
+
+
+def test_a_control_takes_the_pace_of_each_capture_out_of_its_times():
+    times, control = [np.array([10.0, 30.0]), np.array([10.0, 20.0])], [np.array([5.0, 15.0]), np.array([4.0] * 3)]
+    paced = statistics.at_one_pace(times, control, 8.0)
+    assert [its.tolist() for its in paced] == [[16.0, 16.0], [20.0, 40.0]]
+
+
+def _paced(rng, slower):
+    """Walls in ps of three captures on machines of any pace, and of a control beside them."""
+    pace = np.exp(rng.normal(0, 0.3, (3, 1)) + rng.normal(0, 0.1, (3, 40)))
+    noise = np.exp(rng.normal(0, 0.02, (2, 3, 40)))
+    return [np.round(10 * MS * its).astype(np.int64) for its in (pace * noise[0] * slower, pace * noise[1])]
+
+
+def test_at_the_pace_of_a_control_a_tenth_is_found_on_machines_that_differ_by_far_more():
+    rng = np.random.default_rng(2)
+    found, alone, alarms = [], [], []
+    for _ in range(16):
+        (a, control_a), (same, control_same), (slow, control_b) = _paced(rng, 1), _paced(rng, 1), _paced(rng, 1.1)
+        for is_stated in (False, True):
+            found.append(verdict(a, slow, control=Control("c", control_a, control_b, is_stated)).outcome)
+            alarms.append(verdict(a, same, control=Control("c", control_a, control_same, is_stated)).outcome)
+        alone.append(verdict(a, slow).outcome)
+    assert alone.count(Change.SLOWER) <= 2
+    assert found.count(Change.SLOWER) >= 30
+    assert sum(its in (Change.FASTER, Change.SLOWER) for its in alarms) <= 3
+
+
+def test_a_control_that_is_only_found_never_says_that_there_is_no_difference():
+    a, control = _paced(np.random.default_rng(4), 1)
+    other = [np.flip(its) for its in a], [np.flip(its) for its in control]
+    b, control_b = [its * 2 for its in other[0]], [its * 2 for its in other[1]]
+    stated = verdict(a, b, control=Control("c", control, control_b, True))
+    assert (stated.outcome, stated.control) == (Change.NO_DIFFERENCE, "c")
+    alone = verdict(a, b, control=Control("c", control, control_b, False))
+    assert (alone.outcome, alone.control) == (verdict(a, b).outcome, None)
+    assert alone.outcome != Change.NO_DIFFERENCE
 
 
 def test_captures_that_agree_by_chance_are_no_surer_than_their_steps():
@@ -50,6 +100,13 @@ def test_the_interval_within_two_runs_holds_the_truth_about_as_often_as_it_says(
         low, high = within_runs(a, b, False)
         held += low <= 1 <= high
     assert 88 <= held <= 100
+
+
+def test_runs_of_thousands_of_steps_each_of_its_own_number_have_an_interval():
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(100, 1, 2401), rng.normal(110, 1, 2361)
+    assert within_runs(a, b, False) == pytest.approx((1.1, 1.1), abs=3e-3)
+    assert statistics.difference_of_means(a, b) == pytest.approx((10, 10), abs=0.2)
 
 
 def test_blocks_are_longer_where_steps_follow_each_other():

@@ -15,8 +15,7 @@ from tests.frames import trace as make_trace
 from tracekit import Outcome, Rule, Unit
 from tracekit.cli import main
 from tracekit.gate.check import CheckResult, RuleResult
-from tracekit.gate.faces import lines, publish
-from tracekit.gate.github import annotations, step_summary
+from tracekit.gate.faces import annotations, lines, publish, step_summary
 from tracekit.gate.junit import junit
 
 STEPPED = str(traces.path("stepped-cpu.xplane.pb.gz"))
@@ -88,6 +87,60 @@ def test_a_saved_report_is_checked_as_its_trace_is(tmp_path):
     assert tracekit.check(saved / "summary.json", rules).results == of_trace.results
     with pytest.raises(tracekit.TracekitError, match="saved report, to which run cannot be applied"):
         tracekit.check(saved, rules, run="newest")
+
+
+def captured(*idle_ps):
+    """A report of a capture of 100 ps for each of these idle times."""
+    return [
+        tracekit.analyse(make_trace(events(("gpu:0", "compute", 0, 40), ("gpu:0", "compute", 40 + idle, 100))))
+        for idle in idle_ps
+    ]
+
+
+@pytest.mark.parametrize(
+    ("idle", "outcome", "found"),
+    [
+        ((10, 19, 20), "holds", "10.0 %, 19.0 % and 20.0 % in 3 captures"),
+        ((21, 30), "broken", "21.0 % and 30.0 % in 2 captures"),
+        ((10, 30, 11), "inconclusive", "10.0 %, 30.0 % and 11.0 % in 3 captures, of which 1 breaks it"),
+        (range(20, 28), "inconclusive", "20.0 % to 27.0 % in 8 captures, of which 7 break it"),
+    ],
+)
+def test_of_several_captures_all_have_to_keep_a_rule(idle, outcome, found):
+    result = tracekit.check(captured(*idle), [IDLE])
+    (rule,) = result.results
+    assert (str(rule.outcome), rule.found) == (outcome, f"{found} (worst: gpu:0, whole trace)")
+    assert rule.measure.value == max(idle) / 100
+    assert result.data["rules"][0]["values"] == [each / 100 for each in idle]
+    assert result.exit_code == {"holds": 0, "broken": 3, "inconclusive": 5}[outcome]
+
+
+def test_a_rule_with_two_bounds_is_worst_where_it_is_farthest_beyond_either():
+    (rule,) = tracekit.check(captured(1, 24, 10), [Rule("idle", 0.09, 0.2, Unit.RATIO)]).results
+    assert (str(rule.outcome), rule.measure.value) == ("inconclusive", 0.01)
+
+
+def test_a_rule_that_one_of_several_captures_cannot_tell_does_not_hold(report):
+    rule = Rule("exposed-collective", None, 50, Unit.TIME)
+    (result,) = tracekit.check([report, *captured(10)], [rule]).results
+    assert str(result.outcome) == "cannot be told"
+    assert result.found.startswith("In 1 of 2 captures: No collectives ran in the whole trace")
+
+
+def test_one_capture_does_not_count_twice(report):
+    with pytest.raises(tracekit.TracekitError, match="test and test are one capture: give each once"):
+        tracekit.check([report, report], [IDLE])
+
+
+def test_a_directory_of_saved_reports_is_several_captures(monkeypatch, capsys, tmp_path):
+    for number, report in enumerate(captured(10, 30, 11)):
+        report.save(tmp_path / "runs" / f"run-{number}")
+    code, output = run(monkeypatch, capsys, tmp_path / "runs", "--max-idle", "20%")
+    assert code == 5
+    assert "10.0 %, 30.0 % and 11.0 % in 3 captures, of which 1 breaks it" in output.out
+    runs = [tmp_path / "runs" / f"run-{number}" for number in (0, 2)]
+    code, output = run(monkeypatch, capsys, *runs, "--max-idle", "20%", "--json")
+    assert (code, json.loads(output.out)["source"]) == (0, "2 captures: run-0, run-2")
 
 
 def run(monkeypatch, capsys, *words):

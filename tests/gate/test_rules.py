@@ -94,6 +94,16 @@ def test_what_is_no_rule_is_refused_in_a_sentence(tmp_path, text, sentence):
     assert str(caught.value).replace(str(tmp_path / "rules.toml"), "F").startswith(sentence)
 
 
+def test_a_rules_file_that_is_not_there_or_no_toml_leads_to_its_option_and_its_page(tmp_path):
+    with pytest.raises(TracekitError, match=r"The rules file .*none\.toml does not exist\. Check --rules\."):
+        read(tmp_path / "none.toml")
+    with pytest.raises(TracekitError, match=r"cannot be read: Is a directory\. Check --rules\."):
+        read(tmp_path)
+    (tmp_path / "rules.toml").write_text("max idle 1")
+    with pytest.raises(TracekitError, match=r"is not TOML: .* docs/howto/ci\.md shows one\."):
+        read(tmp_path / "rules.toml")
+
+
 def test_options_are_rules_in_one_scope():
     bounds = {"min-overlap": ["H2D=0.5", "copy=80%"], "max-idle": "5%", "max-wall": None}
     assert from_options(None, bounds, phase="copies") == (

@@ -12,8 +12,8 @@ from tracekit.readers import formats
 from tracekit.readers.find import find
 
 NEXT = (
-    "Give the directory that `tracekit capture` wrote, or traces of JAX, PyTorch, MXNet or Nsight Systems (SQLite); "
-    "docs/formats.md says how to record them."
+    "Give the directory that `tracekit capture` wrote, or traces of JAX, PyTorch, MXNet, Nsight Systems "
+    "(SQLite, Parquet), nsys-jax or rocprofv3 (JSON); docs/formats.md says how to record them."
 )
 
 
@@ -112,10 +112,18 @@ def test_an_empty_file_of_a_host_is_noted(tmp_path):
     xspace(tmp_path / "a.xplane.pb")
     write_file(tmp_path / "b.xplane.pb", b"")
     trace_files = find(tmp_path)
-    assert (names(trace_files), trace_files.notes) == (
+    assert (names(trace_files), trace_files.unreadable) == (
         ["a.xplane.pb"],
-        ("Skipped empty files (0 bytes): b.xplane.pb.",),
+        ("b.xplane.pb is empty (0 bytes): the profiler or a copy did not finish writing it",),
     )
+
+
+def test_other_json_beside_traces_is_no_rank(tmp_path):
+    for name in ("rank0.json", "rank1.json"):
+        write_file(tmp_path / name, KINETO)
+    write_file(tmp_path / "config.json", b"{}")
+    write_file(tmp_path / "rank2.json", b"not found")
+    assert find(tmp_path).unreadable == ("rank2.json is text",)
 
 
 def test_a_report_of_nsys_without_its_export_is_noted(tmp_path):

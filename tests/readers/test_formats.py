@@ -27,8 +27,11 @@ def test_names_are_found_and_other_names_are_no_format():
 
 def test_writers_are_listed_once_each():
     assert formats.writers(formats.CHROME) == "PyTorch, JAX or MXNet"
-    assert formats.writers(*FILE_TYPES) == "JAX, PyTorch, MXNet or Nsight Systems (SQLite)"
-    assert formats.writers(formats.NSYS) == "Nsight Systems (SQLite)"
+    assert (
+        formats.writers(*FILE_TYPES)
+        == "JAX, PyTorch, MXNet, Nsight Systems (SQLite, Parquet), nsys-jax or rocprofv3 (JSON)"
+    )
+    assert formats.writers(formats.NSYS) == "Nsight Systems (SQLite, Parquet)"
 
 
 def form(path, **options):
@@ -43,6 +46,7 @@ def form(path, **options):
         (b'\xef\xbb\xbf \n{"displayTimeUnit": "ns", "traceEvents": []}', "chrome"),
         (b'{"schemaVersion": 1, "deviceProperties": [' + b" " * 400_000, "chrome"),
         (b'[\n{"name": "a", "ph": "X"}', "chrome"),
+        (b'{\n "rocprofiler-sdk-tool": [\n  {', "rocprofv3"),
         (gzip.compress(KINETO, mtime=0), "chrome"),
         (gzip.compress(KINETO + str([*range(9999)]).encode(), mtime=0)[:-999], "chrome"),
         (b'{"summary": 1}', None),

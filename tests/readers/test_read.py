@@ -64,6 +64,41 @@ def test_several_runs_are_told_and_one_can_be_named(logdir):
         read(logdir, run="x")
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "vm.xplane.pb is empty (0 bytes)"),
+        (b"\x0a\x7f" + b"\xff" * 40, "vm.xplane.pb is"),
+        (b"\0" * 64, "vm.xplane.pb is corrupt or not an XSpace"),
+        (None, "it is empty"),
+    ],
+)
+def test_a_newest_run_that_is_broken_is_stepped_over_to_the_newest_good_one_and_said(logdir, content, why):
+    newest = logdir / "sub" / "plugins" / "profile" / "2026_01_03"
+    newest.mkdir()
+    if content is not None:
+        (newest / "vm.xplane.pb").write_bytes(content)
+        os.utime(newest / "vm.xplane.pb", (2e9, 2e9))
+    os.utime(newest, (2e9, 2e9))
+    trace = read(logdir)
+    assert (trace.runs[0], int((trace.events["end_ps"] - trace.events["start_ps"]).iloc[0])) == ("2026_01_01", 2)
+    (loss,) = trace.losses.to_dict("records")
+    assert (loss["what"], loss["lost"]) == ("runs", 1)
+    assert loss["evidence"].startswith("2026_01_03: ")
+    assert why in loss["evidence"]
+    assert loss["evidence"].endswith("; 2026_01_01 was read instead")
+    assert "1 newer run could not be read" in trace.notes[0]
+    with pytest.raises(TraceError):
+        read(logdir, strict=True)
+    with pytest.raises(TraceError):
+        read(logdir, run="2026_01_03")
+
+
+def test_what_a_capture_has_not_finished_is_no_run(logdir):
+    shutil.copytree(logdir / "sub" / "plugins", logdir / "sub" / ".2026_01_04" / "plugins")
+    assert read(logdir).runs == ("2026_01_01", "2026_01_02")
+
+
 def test_what_capture_wrote_beside_the_trace_comes_along(logdir):
     (logdir / "sub" / "plugins" / "profile" / "2026_01_01" / "capture.json").write_text(json.dumps({"usable_cores": 3}))
     assert read(logdir).capture == {"usable_cores": 3}

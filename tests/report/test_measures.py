@@ -107,6 +107,18 @@ def test_what_the_trace_cannot_tell_says_why(report, asked, reason):
         report.measure(**asked)
 
 
+def test_collectives_of_cpu_devices_tell_something_only_where_some_ran_beside_compute():
+    rows = [("cpu:0", "compute", 0, 50), ("cpu:0", "collective", 50, 60), ("cpu:1", "compute", 0, 60)]
+    with pytest.raises(
+        NotMeasurable, match=r"No collective ran beside compute \(cpu:0, whole trace\)\. On CPU devices"
+    ):
+        analyse(make_trace(events(*rows))).overlap("collective", "compute")
+    hidden = analyse(make_trace(events(*rows, ("cpu:0", "compute", 58, 70)))).measure("overlap", of="collective")
+    assert (hidden.value, hidden.caveat) == (0.2, "on CPU devices XLA seldom runs a collective beside compute")
+    gpus = [(device.replace("c", "g"), *rest) for device, *rest in rows]
+    assert analyse(make_trace(events(*gpus))).overlap("collective", "compute") == 0
+
+
 def test_a_device_without_work_overlaps_with_nothing(report):
     rows = events(("gpu:0", "compute", 0, 40), ("gpu:1", "compute", 60, 100))
     idle = analyse(make_trace(rows, spans(("first", 0, 50))))

@@ -1,5 +1,6 @@
 """Histories: runs in order, their measures, and where one changed its level; chance is no change."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -18,8 +19,7 @@ from tracekit.report.load import load
 from tracekit.trends.change_points import LEVEL, change_points, shift_interval
 from tracekit.trends.figure import figure
 from tracekit.trends.history import history, lines, series_of
-from tracekit.trends.page import page
-from tracekit.trends.write import write_history
+from tracekit.trends.page import page, write_history
 
 
 def noise(seed, n=20):
@@ -112,6 +112,27 @@ def test_runs_measured_in_steady_steps_and_in_the_whole_trace_are_said_to_be(sav
     analyse(THREE).save(tmp_path / "steady")
     (note,) = history(tmp_path, ["wall"]).notes
     assert note.startswith("Measured in their steady steps: 1 run, such as steady; in the whole trace, ")
+
+
+def test_runs_are_labelled_by_their_commits_where_these_are_known(saved, tmp_path):
+    commits = {0: "aaa1111", 1: "aaa1111-dirty", 6: "bbb2222"}
+    for number in range(12):
+        report = load(saved / f"run-{number}")
+        origin = replace(report.trace, commit=commits.get(number, ""))
+        replace(report, trace=origin).save(tmp_path / "runs" / f"run-{number}")
+    result = history(tmp_path / "runs", ["wall"])
+    assert result.commits == [commits.get(number, "") for number in range(12)]
+    assert lines(result)[:3] == [
+        "run     commit           wall",
+        "run-0   aaa1111        110 ps",
+        "run-1   aaa1111-dirty  111 ps",
+    ]
+    assert result.sentences[0].startswith("wall changed with run-6 (commit bbb2222): 141 ps instead of 111 ps")
+    words = [text.get_text() for text in figure(result).texts]
+    assert any(word.startswith("bbb2222: 111 ps → 141 ps") for word in words)
+    write_history(result, tmp_path / "runs", tmp_path / "out")
+    assert "aaa1111-<wbr>dirty" in (tmp_path / "out" / "history.html").read_text("utf-8")
+    assert list(pd.read_parquet(tmp_path / "out" / "history.parquet")["commit"].dropna()) == [*commits.values()]
 
 
 def test_what_is_no_history_is_refused_in_a_sentence(tmp_path):

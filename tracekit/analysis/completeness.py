@@ -21,7 +21,7 @@ from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.units import percent, quantity, ranges
 from tracekit.vocabulary.host_calls import captures, launches, launches_host_function
-from tracekit.vocabulary.losses import Loss
+from tracekit.vocabulary.losses import Loss, damage
 from tracekit.vocabulary.ranks import process_number
 
 R = TypeVar("R", bound=Any)
@@ -43,6 +43,8 @@ REMAINDER = 0.05
 # A smaller share of events that were lost changes no figure by much; of so large a share no shares of time are left.
 WORTH_WITHHOLDING, TOO_MANY = 0.01, 0.05
 _FEWEST_LAUNCHES = 20
+# What is lost of them is not known, but what waited for it has no cause without it.
+_PARTS = frozenset({Loss.FILES, Loss.PLANES, Loss.LINES, Loss.TABLES})
 # Lists of ranks that are longer than this are not told in a sentence.
 _LONG = 40
 
@@ -82,7 +84,7 @@ def _completeness(timeline: Timeline) -> Completeness:
     groups = _groups(timeline.recorded if timeline.is_narrowed else timeline)
     losses, events = _losses(timeline), len(timeline.recorded.trace.events)
     rows, shares = (_unknown_rows(losses, events, least) for least in (WORTH_WITHHOLDING, TOO_MANY))
-    return Completeness(groups, losses, _unknown_waiting(groups), rows, shares)
+    return Completeness(groups, losses, _unknown_waiting(groups) or _damaged_waiting(timeline, losses), rows, shares)
 
 
 def unknown_shares(timeline: Timeline) -> str:
@@ -245,6 +247,22 @@ def _unknown_waiting(groups: pd.DataFrame) -> str:
     return f"{who}. How long they waited and which rank was last are not known."
 
 
+def _damaged_waiting(timeline: Timeline, losses: pd.DataFrame) -> str:
+    """Why nothing is known of the waiting of collectives of which a part was not read, "" where nothing is missing."""
+    if not (timeline.collectives.instance >= 0).any():
+        return ""
+    lost = losses[losses["what"].isin([Loss.FILES.value, Loss.PLANES.value])]
+    if not len(lost):
+        return ""
+    return f"{_damage(lost.iloc[0])} Which device was last in a collective is not known."
+
+
+def _damage(row: Any) -> str:
+    """The sentence on damage that a row of losses tells."""
+    lost, total = (None if pd.isna(row[name]) else int(row[name]) for name in ("lost", "total"))
+    return damage(Loss(row["what"]), lost, total, None if pd.isna(row["evidence"]) else str(row["evidence"]))
+
+
 def _of_ranks(text: str, ranks: int) -> str:
     """Of how many `ranks` collectives are that list them as `text`, in one group or in several side by side."""
     listing = text.replace(",", ", ")
@@ -261,6 +279,9 @@ def _unknown_rows(losses: pd.DataFrame, events: int, least: float) -> str:
     """What is missing from so many events, where it is no less than the share `least` of them; "" if it is."""
     for loss in losses.to_dict("records"):
         lost, total = loss["lost"], loss["total"]
+        is_cut = loss["what"] == Loss.BYTES and pd.isna(lost)
+        if (loss["what"] in _PARTS or is_cut) and least < TOO_MANY:
+            return _damage(loss)
         if pd.notna(lost) and pd.isna(total):
             total = lost + events
         if pd.isna(lost) or lost < least * total:
@@ -276,6 +297,8 @@ def _unknown_rows(losses: pd.DataFrame, events: int, least: float) -> str:
                 return f"{share} kernels and copies that the host launched have no row on a device."
             case Loss.REPLICAS:
                 return f"At least {int(lost):,} replicas that the host ran, of {int(total):,} or more, have no kernels."
+            case Loss.EVENTS | Loss.BYTES:
+                return _damage(loss)
             case Loss.RECORDS:
                 return f"The profiler dropped {int(lost):,} records, {percent(lost / total)} of all."
     return ""

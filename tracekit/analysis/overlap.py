@@ -2,7 +2,7 @@
 and devices beside each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -201,6 +201,43 @@ def concurrency(source: Source, windows: Windows | None = None) -> pd.DataFrame:
         times = iv.sums(edges[1:] - edges[:-1], count[:-1], len(unions.devices) + 1)
         times[0] = sum(map(iv.total, unions.windows.values())) - sum(times[1:])
     return frame(CONCURRENCY_COLUMNS, {"devices": range(len(times)), "time_ps": times})
+
+
+SHARED_COLUMNS = {
+    "scope": "str",
+    "part": "str",
+    "unit": "int64",
+    "a": "str",
+    "b": "str",
+    "shared_ps": "int64",
+    "window_ps": "int64",
+}
+MOST_PAIRED = 4
+"""Of more devices than this `shared_busy` tells no pairs."""
+
+
+def shared_busy(timeline: Timeline, windows: Mapping[tuple[str, str], iv.Intervals]) -> pd.DataFrame:
+    """How long devices were busy at the same time in each of the windows, shape (n, 2) in ps, of each scope and part.
+
+    One row (SHARED_COLUMNS) per window, whose place among those of its part is `unit`: `window_ps` is its length,
+    `shared_ps` the time in which at least two devices were busy, `a` and `b` are null. Of up to MOST_PAIRED devices
+    each pair has such rows too. No rows of one device, or where the devices are on several clocks.
+    """
+    devices = timeline.unions.devices
+    tables = []
+    if len(devices) > 1 and len(timeline.unions.windows) == 1:
+        edges, count = iv.depth(*(device.busy for device in devices.values()))
+        several = iv.intervals(edges[:-1], edges[1:])[count[:-1] > 1]
+        sets: list[tuple[str | None, str | None, iv.Intervals]] = [(None, None, several)]
+        if len(devices) <= MOST_PAIRED:
+            for (a, one), (b, other) in combinations(devices.items(), 2):
+                sets.append((a, b, iv.intersection(one.busy, other.busy)))
+        for (scope, part), at in windows.items():
+            for one_name, other_name, spans in sets:
+                about = {"scope": scope, "part": part, "unit": np.arange(len(at)), "a": one_name, "b": other_name}
+                times = {"shared_ps": iv.within(spans, at), "window_ps": at[:, 1] - at[:, 0]}
+                tables.append(frame(SHARED_COLUMNS, pd.DataFrame(about | times, index=range(len(at)))))
+    return pd.concat(tables, ignore_index=True) if tables else frame(SHARED_COLUMNS)
 
 
 def breakdown(timeline: Timeline, name: str | None = None) -> Breakdown:

@@ -65,6 +65,7 @@ DEVICE_COLUMNS = {
     "exposed_memory_ps": "int64",
     "rows": "int64",
     "did_nothing": "bool",
+    "last_end_ps": "Int64",
 }
 SUMMARY_COLUMNS = {
     "clock": "str",
@@ -106,7 +107,8 @@ class Steps(
     `table` has one row a step (STEP_COLUMNS: those of `StepBoundaries.table`; `left_out`, null or why it counts in no
     figure; `outlier`; of a slow one, the device and the part of its time that grew most; how many devices did nothing).
     `by_device` has one row a step and device (DEVICE_COLUMNS; `place` is the step's row number in `table`): the eight
-    cells, which sum to the step's window exactly. `summary` has one row per clock and name (SUMMARY_COLUMNS), over the
+    cells, which sum to the step's window exactly, and `last_end_ps`, when its work of the step ended, null without any
+    (it may be after the window). `summary` has one row per clock and name (SUMMARY_COLUMNS), over the
     steps that count; `typical` one per clock, name and device (TYPICAL_COLUMNS), sums over those that count and are no
     outlier. `nested` annotations inside other steps were not counted. `lacking` says why there is nothing.
     """
@@ -141,7 +143,7 @@ def steps(timeline: Timeline) -> Steps:
     for members in series(table):
         members = members[is_counted[members]]
         outlier[members] = outliers(table["wall_ps"].to_numpy()[members])
-    measured = _by_device(rows, table, number, timeline.unions)
+    measured = _by_device(rows, table, number, _last_ends(rows, boundaries), timeline.unions)
     slow = _slow(table, measured, is_counted, outlier)
     idle_devices = measured.groupby("place")["did_nothing"].sum().reindex(range(len(table)), fill_value=0)
     further_columns: dict[str, Any] = {
@@ -182,6 +184,18 @@ def _row_counts(rows: Rows, boundaries: StepBoundaries) -> NDArray[np.int64]:
     size = len(rows.devices), len(boundaries.table)
     cell = rows.device * size[1] + boundaries.step_of
     return np.bincount(cell[boundaries.step_of >= 0], minlength=size[0] * size[1]).reshape(size)
+
+
+def _last_ends(rows: Rows, boundaries: StepBoundaries) -> NDArray[np.int64]:
+    """When each device's last row of each step ends, in ps, shape (devices, steps); meaningless where there is none."""
+    ends = np.full((len(rows.devices), len(boundaries.table)), np.iinfo(np.int64).min)
+    # Rows of one step mostly stand together on a device.
+    heads = np.union1d(rows.first[:-1], np.flatnonzero(np.diff(boundaries.step_of)) + 1)
+    heads = heads[heads < len(rows)]
+    in_step = boundaries.step_of[heads] >= 0
+    place = rows.device[heads][in_step], boundaries.step_of[heads][in_step]
+    np.maximum.at(ends, place, np.maximum.reduceat(rows.end, heads)[in_step])
+    return ends
 
 
 def left_out(
@@ -312,7 +326,7 @@ def _first_ordinary(wall: NDArray[np.int64]) -> int:
     return int(np.argmin(np.append(slow, False)))
 
 
-def outliers(wall: NDArray[np.int64]) -> NDArray[np.bool_]:
+def outliers(wall: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which of the walls differ from the others, by Iglewicz and Hoaglin's rule and by a tenth; of few, none."""
     if len(wall) < FEWEST:
         return np.zeros(len(wall), bool)
@@ -322,7 +336,9 @@ def outliers(wall: NDArray[np.int64]) -> NDArray[np.bool_]:
     return is_outlier
 
 
-def _by_device(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], unions: Unions) -> pd.DataFrame:
+def _by_device(
+    rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], last_end: NDArray[np.int64], unions: Unions
+) -> pd.DataFrame:
     """One row per step and device of its clock (DEVICE_COLUMNS)."""
     tables = []
     for code, device in enumerate(rows.devices):
@@ -339,6 +355,7 @@ def _by_device(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], union
                     **time_spent(unions.devices[device], windows),
                     "rows": number[code, places],
                     "did_nothing": number[code, places] == 0,
+                    "last_end_ps": pd.arrays.IntegerArray(last_end[code, places], number[code, places] == 0),
                 }
             )
         )

@@ -1,12 +1,10 @@
 """Capture the calls of a function in this process: what tests and notebooks have at hand instead of a script."""
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tracekit import cores
+from tracekit.capture.new_run import new_run
 from tracekit.capture.session import Session
 from tracekit.errors import CaptureError
 
@@ -34,17 +32,9 @@ def capture_calls(
     for _ in range(warmup):
         jax.block_until_ready(function(*args, **keywords))
     jax.devices()  # the profile begins at once where jax has its devices, which without warm-up it may not have
-    started = datetime.now().astimezone()
     name = getattr(function, "__name__", type(function).__name__)
-    about = {
-        "schema": 1,
-        "command": ["tracekit_capture", name],
-        "started": started.isoformat(timespec="milliseconds"),
-        "usable_cores": cores.usable(),
-    }
-    profile = Session(
-        out.absolute(), f"{started:%Y_%m_%d_%H_%M_%S}-{secrets.token_hex(3)}", None, 2, False, None, about
-    )
+    run, about = new_run(["tracekit_capture", name], Path.cwd())
+    profile = Session(out.absolute(), run, None, 2, False, None, about)
     with profile.hooked():
         if profile.facts is None:
             raise CaptureError(f"nothing was captured: {profile.problem}")

@@ -2,22 +2,23 @@
 
 import importlib.util
 import os
-import secrets
 import shlex
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tracekit import cores
+from tracekit import remote
 from tracekit.capture import processes as _processes
 from tracekit.capture import script as _script
+from tracekit.capture.new_run import new_run
 from tracekit.capture.session import Session, say
 from tracekit.capture.stretch import Stretch
 from tracekit.errors import CaptureError, TracekitError
@@ -31,17 +32,22 @@ _LAST_WAIT_S = 2.0  # for work that an interrupted script left behind
 class Captured:
     """A finished capture, which every function that reads a trace takes for its path.
 
-    `path` is the logdir for TensorBoard and `tracekit report`, `run` the new run in it, and `exit_code` that of the
-    script. `unfinished`: the script was interrupted, and devices still worked when the trace was written.
+    `path` is the logdir for TensorBoard and `tracekit report`, `run` the new run in it, both URLs where the trace went
+    to one, and `exit_code` that of the script. `unfinished`: the script was interrupted, and devices still worked when
+    the trace was written.
     """
 
-    path: Path
-    run: Path
+    path: Path | str
+    run: Path | str
     exit_code: int
     unfinished: bool = False
 
     def __fspath__(self) -> str:
         return str(self.path)
+
+
+class NotUploadedError(CaptureError):
+    """The trace was captured, and could not be uploaded: it stays on this machine."""
 
 
 class NothingCapturedError(CaptureError):
@@ -57,7 +63,7 @@ def capture(
     args: Sequence[str] = (),
     *,
     module: bool = False,
-    out: str | Path | None = None,
+    out: str | os.PathLike[str] | None = None,
     devices: int | None = None,
     host_level: int = 2,
     python_tracer: bool = False,
@@ -95,30 +101,23 @@ def capture(
     if not module:
         _script.check_file(script)
     _check_jax(script, module)
-    started = datetime.now().astimezone()
-    # Run names of jax last one second: two captures in one second would share a directory.
-    name = f"{started:%Y_%m_%d_%H_%M_%S}-{secrets.token_hex(3)}"
-    out = Path("traces", f"{script if module else Path(script).stem}-{name}") if out is None else Path(out)
-    folder = out.absolute()  # the script may change the directory
+    home = Path.cwd() if module else Path(script).resolve().parent
+    name, about = new_run(["python", *(["-m"] if module else []), script, *args], home)
+    default = Path("traces", f"{script if module else Path(script).stem}-{name}")
+    place = default if out is None else remote.place(out)
     try:
-        refuse_unwritable(out, "a trace")
+        refuse_unwritable(place, "a trace")
     except TracekitError as error:
         raise CaptureError(str(error)) from None
     if repeat > 1 or processes > 1:
         words = _options(devices, host_level, python_tracer, stretch) + (["--module"] if module else [])
         if repeat > 1:
             joined = [f"--processes={processes}"] if processes > 1 else []
-            return _repeated(repeat, out, [*joined, *words, script, *args])
-        return _several(processes, out, [*words, script, *args])
-    about = {
-        "schema": 1,
-        "command": ["python", *(["-m"] if module else []), script, *args],
-        "started": started.isoformat(timespec="milliseconds"),
-        "usable_cores": cores.usable(),
-    }
-    with _one_at_a_time(), _script.put_back() if restore else nullcontext():
+            return _repeated(repeat, place, [*joined, *words, script, *args])
+        return _several(processes, place, [*words, script, *args])
+    with _one_at_a_time(), _folder(place) as folder, _script.put_back() if restore else nullcontext():
         pid = os.getpid()
-        profile = Session(folder, name, devices, host_level, python_tracer, stretch, about)
+        profile = Session(folder, name, devices, host_level, python_tracer, stretch, about, watched=not restore)
         begin = time.perf_counter()
 
         def finish(ending: _script.Ending, exit_code: int | None) -> Captured:
@@ -126,7 +125,10 @@ def capture(
                 reason = profile.problem or _unused(script, ending.exit_code, profile.unreached)
                 raise NothingCapturedError(reason, ending.exit_code)
             unfinished = _write(profile, ending, exit_code=exit_code, wall_s=round(time.perf_counter() - begin, 6))
-            return Captured(out, out / "plugins" / "profile" / profile.name, ending.exit_code, unfinished)
+            if isinstance(place, str):
+                _upload(folder, place)
+            run = remote.child(place, f"plugins/profile/{profile.name}")
+            return Captured(place, run, ending.exit_code, unfinished)
 
         with profile.hooked(), _leaving(profile, finish):
             try:
@@ -153,38 +155,77 @@ def _options(devices: int | None, host_level: int, python_tracer: bool, stretch:
     return given + (["--python-tracer"] if python_tracer else [])
 
 
-def _repeated(count: int, out: Path, words: Sequence[str]) -> Captured:
+def _repeated(count: int, out: Path | str, words: Sequence[str]) -> Captured:
     """Capture `count` times, one after the other and each in a process of its own, into as many new runs of `out`;
     `words` are the command line after `--out`. The first that fails is the last."""
     import subprocess
 
-    runs, exit_code = out / "plugins" / "profile", 0
-    before = set(runs.iterdir()) if runs.is_dir() else set()
-    for _ in range(count):
-        command = [sys.executable, "-m", "tracekit", "capture", "--out", str(out), *words]
-        exit_code = subprocess.call(command, env={**os.environ, _REPEATED: "1"})
-        if exit_code:
-            break
-    new = sorted(path for path in runs.iterdir() if path not in before) if runs.is_dir() else []
-    if not new:
-        raise NothingCapturedError("the script left no trace; what it said is above.", exit_code)
+    def start(command: list[str]) -> int:
+        for _ in range(count):
+            if exit_code := subprocess.call(command, env={**os.environ, _REPEATED: "1"}):
+                return exit_code
+        return 0
+
+    new, exit_code = _new_runs(start, out, words, "the script left no trace; what it said is above.")
     return Captured(out, new[-1], exit_code)
 
 
-def _several(count: int, out: Path, words: Sequence[str]) -> Captured:
+def _several(count: int, out: Path | str, words: Sequence[str]) -> Captured:
     """Capture `count` processes into one new run of `out`; `words` are the command line after `--out`."""
-    runs = out / "plugins" / "profile"
-    before = set(runs.iterdir()) if runs.is_dir() else set()
-    exit_code = _processes.start([sys.executable, "-m", "tracekit", "capture", "--out", str(out), *words], count)
-    new = sorted(path for path in runs.iterdir() if path not in before) if runs.is_dir() else []
-    if not new:
-        raise NothingCapturedError(f"none of {count} processes left a trace; what they said is above.", exit_code)
+    nothing = f"none of {count} processes left a trace; what they said is above."
+    new, exit_code = _new_runs(lambda command: _processes.start(command, count), out, words, nothing)
     if len(new) > 1:
         say(
             f"the {count} processes were not joined, and left {len(new)} runs: the script did not call "
             "jax.distributed.initialize() without arguments before its first jax device."
         )
     return Captured(out, new[-1], exit_code)
+
+
+def _new_runs(
+    start: Callable[[list[str]], int], out: Path | str, words: Sequence[str], nothing: str
+) -> tuple[list[Path | str], int]:
+    """The runs that `start` adds to `out` with the command of a capture, and its exit code; `nothing` says that there
+    are none."""
+    before = _runs(out)
+    exit_code = start([sys.executable, "-m", "tracekit", "capture", "--out", str(out), *words])
+    new = [run for run in _runs(out) if run not in before]
+    if not new:
+        raise NothingCapturedError(nothing, exit_code)
+    return new, exit_code
+
+
+def _runs(out: Path | str) -> list[Path | str]:
+    """The runs in a log directory, by name."""
+    runs = remote.child(out, "plugins/profile")
+    if isinstance(runs, str):
+        return [remote.child(runs, name) for name in remote.directories(runs)]
+    return [*sorted(runs.iterdir())] if runs.is_dir() else []
+
+
+@contextmanager
+def _folder(place: Path | str) -> Iterator[Path]:
+    """The directory on this machine that the trace is written to; for a URL a temporary one."""
+    if isinstance(place, Path):
+        yield place.absolute()  # the script may change the directory
+        return
+    draft = Path(tempfile.mkdtemp(prefix="tracekit-capture-"))
+    try:
+        yield draft
+    except NotUploadedError:
+        raise
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def _upload(draft: Path, url: str) -> None:
+    """Upload a trace, and remove it from this machine. Raises NotUploadedError, which says where it stays."""
+    try:
+        remote.upload(draft, url)
+    except TracekitError as error:
+        raise NotUploadedError(f"{error} The trace stays in {draft}: copy it from there.") from error
+    shutil.rmtree(draft, ignore_errors=True)
 
 
 def say_written(captured: Captured) -> None:
@@ -222,7 +263,7 @@ def _leaving(profile: Session, finish: Callable[[_script.Ending, int | None], Ca
         profile.wait_for_work(_LAST_WAIT_S)
         try:
             say_written(finish(_script.Ending(exit_code or 0), exit_code))
-        except NothingCapturedError as error:
+        except CaptureError as error:
             say(f"the script {how}; {error}")
             return error.exit_code
         return exit_code or 0
@@ -300,7 +341,7 @@ def _no_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    old = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    old = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *_script.ENDING)}
     try:
         yield
     finally:

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import shutil
 import signal
 import threading
 import time
@@ -163,13 +162,13 @@ def machines() -> dict[str, str]:
     return found
 
 
-def gather(draft: Path, run: Path, index: int) -> None:
+def gather(written: Path, run: Path, index: int) -> None:
     """Move what process `index` wrote into the run of all; the files carry its number, for hosts may share a name."""
     run.mkdir(parents=True, exist_ok=True)
-    for path in draft.glob("plugins/profile/*/*"):
+    for path in written.iterdir():
         host = path.name.removesuffix(".xplane.pb").removesuffix(".trace.json.gz")
-        os.replace(path, run / f"{host}-{index}{path.name.removeprefix(host)}")
-    shutil.rmtree(draft)
+        of_host = host != path.name  # capture.json is of all
+        os.replace(path, run / (f"{host}-{index}{path.name.removeprefix(host)}" if of_host else path.name))
 
 
 def _machine() -> str:
@@ -207,8 +206,10 @@ def _left_to(children: Sequence["subprocess.Popen[bytes]"]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    # What a terminal sends reaches them by itself.
+    of_terminal = [getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
     old = {
-        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        **{number: signal.signal(number, signal.SIG_IGN) for number in of_terminal},
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: _signal(children, signal.SIGINT)),
     }
     try:

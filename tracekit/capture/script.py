@@ -19,6 +19,12 @@ from types import CodeType, FrameType, ModuleType, TracebackType
 
 from tracekit.errors import CaptureError
 
+# The signals that end a process by default, and that another process, a terminal or a scheduler sends.
+ENDING = tuple(
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGALRM")
+    if hasattr(signal, name)
+)
 _OWN_FRAMES = (__name__, "tracekit.capture.session", "tracekit.capture.stretch")
 
 
@@ -59,10 +65,10 @@ def _not_python(name: str, error: SyntaxError) -> str:
 def run(script: str, args: Sequence[str], *, module: bool, at_end: Callable[[], object]) -> Ending:
     """Run `script` as `__main__`, wait for its threads, then call `at_end`; say how it ended.
 
-    Exceptions are printed by `sys.excepthook`, without tracekit's frames, and become exit codes. SIGTERM, where nobody
-    handles it, becomes SystemExit, so that `finally` blocks run. `sys.argv`, `sys.path` and `__main__` stay as the
-    script left them (see `put_back`). Threads of an executor that was never shut down are not waited for: they end with
-    the interpreter. Raises CaptureError where `script` names no module of valid Python.
+    Exceptions are printed by `sys.excepthook`, without tracekit's frames, and become exit codes. Each of
+    ENDING, where nobody handles it, becomes SystemExit, so that `finally` blocks run. `sys.argv`, `sys.path` and
+    `__main__` stay as the script left them (see `put_back`). Threads of an executor that was never shut down are not
+    waited for: they end with the interpreter. Raises CaptureError where `script` names no module of valid Python.
     """
     before = set(threading.enumerate())
     main = ModuleType("__main__")
@@ -79,7 +85,7 @@ def run(script: str, args: Sequence[str], *, module: bool, at_end: Callable[[], 
         _join_threads(before)
         at_end()
 
-    with _sigterm_raises():
+    with _signals_raise():
         ending = _ending_of(execute)
         if not ending.interrupted:
             # As at the interpreter's exit, the script's work goes on after its last line until a signal cuts it short.
@@ -155,25 +161,28 @@ def _set_first_path(directory: str) -> None:
 
 
 @contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
+def _signals_raise() -> Iterator[None]:
+    """Let each of ENDING that nobody handles raise, so that `finally` blocks run and the trace is written."""
+    unhandled = [number for number in ENDING if signal.getsignal(number) == signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        unhandled = []
 
     def terminate(signum: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process at once
+        signal.signal(signum, signal.SIG_DFL)  # a second one ends the process at once
         raise _Terminated(128 + signum)
 
-    signal.signal(signal.SIGTERM, terminate)
+    for number in unhandled:
+        signal.signal(number, terminate)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGTERM) is terminate:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in unhandled:
+            if signal.getsignal(number) is terminate:
+                signal.signal(number, signal.SIG_DFL)
 
 
 class _Terminated(SystemExit):
-    """SIGTERM arrived."""
+    """A signal of ENDING arrived."""
 
 
 class _NoCodeError(CaptureError):

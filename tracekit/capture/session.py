@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import sys
 import threading
 import time
@@ -21,17 +22,20 @@ from tracekit.capture import processes
 from tracekit.capture import stretch as stretches
 from tracekit.capture.machine import MachineLoad
 from tracekit.capture.stretch import StepCounter, Stretch, counting_annotation, counting_compiler
+from tracekit.capture.sudden_end import SuddenEnd
 from tracekit.errors import CaptureError
 from tracekit.files import replaced
 
 # XLA warns of a collective that waits after 20 s, and ends the process after 40.
 _STUCK_S, _IDLE_RATIO = 12.0, 0.05
+_FACTS = "capture.json"
 _QUIET_S = 0.02  # the CPU runtime closes its pool regions a little after the result is ready
 
 
 class Session:
     """The profile of one capture: it waits for jax, starts with the first backend, or with its `stretch`, and keeps the
-    script's own away. `about` is what is known before the run; it begins capture.json."""
+    script's own away. `about` is what is known before the run; it begins capture.json. Where it is `watched`, a second
+    process says what was saved if this one is killed or crashes."""
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class Session:
         python_tracer: bool,
         stretch: Stretch | None,
         about: Mapping[str, Any],
+        watched: bool = False,
     ) -> None:
         self.folder, self.name, self.devices = folder, name, devices
         self.host_level, self.python_tracer = host_level, python_tracer
@@ -59,6 +64,7 @@ class Session:
         self._postponing = 0  # blocks of `tracekit.unrecorded` that the script is in
         self._load = MachineLoad(family=processes.family(), job=processes.job())
         self._timer: threading.Timer | None = None
+        self._is_watched, self._sudden_end = watched, SuddenEnd()
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._own_thread: int | None = None  # the thread in which tracekit itself calls the profiler
@@ -72,8 +78,9 @@ class Session:
 
     @property
     def _profiled(self) -> Path:
-        """Where the profiler writes: not beside other processes, which may give their files the same name."""
-        return self.folder if self.process is None else self.folder / f".{self.name}-{self.process}"
+        """Where the profiler writes, so that a run is there whole or not at all, and not beside other processes, which
+        may give their files the same name. What reads traces passes over hidden directories."""
+        return self.folder / f".{self.name}-{self.process or 0}"
 
     @property
     def unreached(self) -> str:
@@ -154,28 +161,57 @@ class Session:
 
     def stop(self, **ending: Any) -> None:
         """Stop the profile, if it still runs, and write it with its capture.json, which `ending` completes."""
-        import jax.profiler
-
         with self._lock:
             assert self.facts is not None
-            if not self.is_stopped:
+            is_last = self.is_stopped  # of a stretch that was written while the script ran
+            if not is_last:
                 self.is_stopped = True
                 self._stopped.set()
                 self._load.stop()
                 self.facts["profiled_s"] = round(time.monotonic() - self._begun - self.facts["profiled_after_s"], 6)
                 self.facts["machine"] = self._load.facts()
-                with self._on_our_own():
-                    jax.profiler.stop_trace()
-                if self.process is not None:
-                    processes.gather(self._profiled, self.run, self.process)
             if self.counter is not None:
                 self.facts["stretch"] |= {"first_step": self.counter.first, "captured_steps": self.counter.done}
-            if not any(self.run.glob("*.xplane.pb")):
-                raise FileNotFoundError(f"the profiler left no *.xplane.pb in {self.run}")
-            if self.process:  # process 0 speaks for all
-                return
             text = json.dumps({**self.about, **ending, **self.facts}, indent=2) + "\n"
-            replaced(self.run / "capture.json", lambda draft: draft.write_text(text, "utf-8"))
+            if not is_last:
+                try:
+                    self._save(None if self.process else text)  # process 0 speaks for all
+                finally:
+                    shutil.rmtree(self._profiled, ignore_errors=True)
+                    self._sudden_end.avert()
+            elif not self.process:
+                replaced(self.run / _FACTS, lambda draft: draft.write_text(text, "utf-8"))
+
+    def _save(self, facts: str | None) -> None:
+        """Let the profiler write its files, and move them to where a reader finds them, with these `facts`."""
+        import jax.profiler
+
+        written = self._profiled / "plugins" / "profile" / self.name
+        try:
+            with self._on_our_own():
+                jax.profiler.stop_trace()
+        except Exception as error:
+            # The copy in JSON is begun when the XSpace is whole.
+            copies = [*written.glob("*.trace.json.gz")]
+            reason = str(error).rpartition("; ")[2]  # jax names the file before it
+            if not copies:
+                raise OSError(f"{reason}. Give an --out with room for it.") from error
+            for copy in copies:
+                copy.unlink()
+            say(f"the trace is saved, without the profiler's copy in JSON, which could not be written: {reason}.")
+        if not any(written.glob("*.xplane.pb")):
+            raise FileNotFoundError(f"the profiler left no *.xplane.pb in {written}")
+        try:
+            if facts is not None:
+                (written / _FACTS).write_text(facts, "utf-8")
+        except OSError as error:
+            say(f"the trace is saved, without {_FACTS}, which could not be written: {error.strerror}.")
+            (written / _FACTS).unlink(missing_ok=True)
+        if self.process is None:
+            self.run.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(written, self.run)
+        else:
+            processes.gather(written, self.run, self.process)
 
     def _watch(self) -> None:
         """Say once where devices have work, and for long nothing computes."""
@@ -385,10 +421,13 @@ class Session:
         options.host_tracer_level = self.host_level
         options.python_tracer_level = int(self.python_tracer)
         options.session_id = self.name
+        if self._is_watched:
+            self._sudden_end.watch(self._profiled)
         try:
             with self._on_our_own():
                 jax.profiler.start_trace(str(self._profiled), profiler_options=options)
         except Exception as error:  # it must not end the script
+            self._sudden_end.avert()
             self._fail(f"jax.profiler did not start: {error}")
             return
         self._load.start()

@@ -1,6 +1,6 @@
 """Two variants of one program compared: whether the change helped, how sure that is, and where the time went."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,31 +17,40 @@ from tracekit.comparison.model import (
     IDLE,
     PART_COLUMNS,
     PART_WORDS,
-    RATIO_COLUMNS,
     Comparison,
     ScopeComparison,
     Side,
 )
-from tracekit.comparison.operations import pair
+from tracekit.comparison.operations import Operations, pair
+from tracekit.comparison.ratios import ratios
 from tracekit.comparison.scopes import NOT_ASKED, UNITS, Figures, pooled, scopes
 from tracekit.comparison.sides import Capture, Compared, captures
-from tracekit.comparison.verdict import MARGIN, verdict
+from tracekit.comparison.verdict import FEWEST_CAPTURES, MARGIN, Change, Control, verdict
 from tracekit.comparison.words import headline
 from tracekit.errors import TracekitError
-from tracekit.units import percent, quantity
+from tracekit.units import count, percent, quantity
 
+Key = tuple[str, str]
+"""The kind of a scope and its name."""
+Scopes = Mapping[Key, Figures]
+"""The scopes of one capture."""
 # Of windows with more work than this in no step, the windows are not compared where steps are.
 _MOST_OUTSIDE = 0.1
 
 
-def compare(a: Compared, b: Compared, *, floor: float | None = None, margin: float = MARGIN) -> Comparison:
+def compare(
+    a: Compared, b: Compared, *, floor: float | None = None, margin: float = MARGIN, control: str | None = None
+) -> Comparison:
     """Compare two variants of one program: b is the change, a what it is compared with.
 
     Each is a trace in any form, a Report, the directory of a saved report or its summary.json; a sequence of these, or
     a directory with several runs or saved reports, is several captures of one variant. `floor` states by how much two
     captures of one program differ (0.02 for 2 %), where there are fewer than three of each: without either, nothing is
-    said of the change. A difference is called none where the interval holds nothing larger than `margin`. Raises
-    TracekitError where a path holds neither trace nor report, or `floor` or `margin` is no share of 1.
+    said of the change. A difference is called none where the interval holds nothing larger than `margin`. `control`
+    names a phase that the change does not touch: all else is judged at its pace, so that what slows a whole capture
+    cancels; without it, a phase that ran the same operations on both sides settles what walls alone leave inconclusive
+    of the phases that did not. Raises TracekitError where a path holds neither trace nor report, `floor` or `margin` is
+    no share of 1, or a side lacks the `control`.
     """
     for name, value in (("floor", floor), ("margin", margin)):
         if value is not None and not 0 <= value < 1:
@@ -55,11 +64,12 @@ def compare(a: Compared, b: Compared, *, floor: float | None = None, margin: flo
     both = [key for key in both if key[0] != WHOLE or not outside]
     phases = sum(key[0] == PHASE for key in both)
     steps = (_steps_in(sides[0]), _steps_in(sides[1])) if marked else (0, 0)
+    pace = _control(control, [key for key in both if key[0] == PHASE], *found)
     compared = [
-        _scope(key, [its[key] for its in found[0]], [its[key] for its in found[1]], floor, margin, phases, steps)
+        _scope(key, [its[key] for its in found[0]], [its[key] for its in found[1]], floor, margin, phases, steps, pace)
         for key in both
     ]
-    compared.sort(key=lambda scope: _rank(scope, sides[0].captures[0]))
+    compared.sort(key=lambda scope: _rank(scope, sides[0].captures[0], pace))
     main = compared[0] if compared else None
     figures = None
     if main:
@@ -106,18 +116,52 @@ def _steps_in(side: Side) -> int:
     return sum(int(table.groupby("clock").size().max()) for table in tables)
 
 
-def _named(key: tuple[str, str]) -> str:
+def _control(name: str | None, phases: Sequence[Key], a: Sequence[Scopes], b: Sequence[Scopes]) -> Control | None:
+    """The phase by which the pace of each capture is known: the one that is stated; else, of those that ran the same
+    operations on both sides while others did not, the longest, unless it got faster or slower itself."""
+    if name is not None:
+        if (PHASE, name) not in phases:
+            there = ", ".join(phase for _, phase in phases) or "none"
+            raise TracekitError(f"No phase {name} is on both sides, which --control names: they share {there}.")
+        stated = _control_of((PHASE, name), a, b, is_stated=True)
+        if not all((its > 0).all() for its in (*stated.a, *stated.b)):
+            raise TracekitError(f"A round of phase {name}, which --control names, took no time: it shows no pace.")
+        return stated
+    if len(phases) < 2 or min(len(a), len(b)) < FEWEST_CAPTURES:
+        return None
+    same = [key for key in phases if _paired(*(pooled([its[key] for its in side]) for side in (a, b))).is_same_work]
+    if not same or len(same) == len(phases):
+        return None
+    found = _control_of(max(same, key=lambda key: sum(int(its[key].walls_ps.sum()) for its in a)), a, b)
+    if not all((its > 0).all() for its in (*found.a, *found.b)):
+        return None
+    has_changed = verdict(found.a, found.b, tests=len(phases)).outcome in (Change.FASTER, Change.SLOWER)
+    return None if has_changed else found
+
+
+def _control_of(key: Key, a: Sequence[Scopes], b: Sequence[Scopes], is_stated: bool = False) -> Control:
+    first, second = ([its[key].walls_ps for its in side] for side in (a, b))
+    return Control(key[1], first, second, is_stated)
+
+
+def _paired(a: Figures, b: Figures) -> Operations:
+    """The operations of the units of both sides, each on every device."""
+    return pair(a.operations, b.operations, *(its.units * max(len(its.devices), 1) for its in (a, b)))
+
+
+def _named(key: Key) -> str:
     return {WHOLE: "the whole trace", STEP: f"steps {key[1]}", PHASE: f"phase {key[1]}"}[key[0]]
 
 
-def _rank(scope: ScopeComparison, first: Capture) -> tuple[int, int]:
-    """Where a scope stands: steps that the program annotates, then phases, then other steps, then the window; of each
-    those that take longest in all."""
+def _rank(scope: ScopeComparison, first: Capture, pace: Control | None) -> tuple[int, bool, int]:
+    """Where a scope stands: steps that the program annotates, then phases, the control last, then other steps, then the
+    window; of each those that take longest in all."""
     summary = first.report.explanation.steps.summary
     marks = dict(zip(summary["name"], summary["marked_by"], strict=True))
     annotated = scope.kind == STEP and marks.get(scope.name) == "annotation"
     place = 0 if annotated else {PHASE: 1, STEP: 2, WHOLE: 3}[scope.kind]
-    return place, -scope.units[0] * int(scope.cells["a_ps"].iloc[0])
+    is_control = pace is not None and (scope.kind, scope.name) == (PHASE, pace.name)
+    return place, is_control, -scope.units[0] * int(scope.cells["a_ps"].iloc[0])
 
 
 def _scope(
@@ -128,6 +172,7 @@ def _scope(
     margin: float,
     phases: int,
     steps: tuple[int, int],
+    pace: Control | None,
 ) -> ScopeComparison:
     kind, name = key
     sides = pooled(a), pooled(b)
@@ -140,7 +185,13 @@ def _scope(
     walls = [[figures.walls_ps for figures in side] for side in (a, b)]
     judged = None
     if not (kind == WHOLE and all(steps)) and all((its > 0).all() for side in walls for its in side):
-        judged = verdict(*walls, floor=floor, margin=margin, tests=phases if kind == PHASE else 1)
+        is_at_pace = (
+            pace
+            and (kind, name) != (PHASE, pace.name)
+            and (pace.is_stated or (kind == PHASE and not pairs.is_same_work))
+        )
+        tests = phases if kind == PHASE else 1
+        judged = verdict(*walls, floor=floor, margin=margin, tests=tests, control=pace if is_at_pace else None)
     return ScopeComparison(
         kind,
         name,
@@ -149,7 +200,7 @@ def _scope(
         judged,
         _cells(*sides, waterfall),
         waterfall,
-        _ratios(*sides),
+        ratios(*sides),
         _devices(*sides),
         _path(*sides),
         pairs,
@@ -169,7 +220,7 @@ def _notes(a: Figures, b: Figures, units: tuple[int, ...], unit: str) -> list[st
     if len(a.devices) != len(b.devices):
         notes.append(f"Times are means over {len(a.devices)} devices of A and {len(b.devices)} of B.")
     if units[0] != units[1]:
-        notes.append(f"A has {quantity(units[0], unit)} and B {units[1]}: all figures are of one {unit}.")
+        notes.append(f"A has {quantity(units[0], unit)} and B {count(units[1])}: all figures are of one {unit}.")
     return notes
 
 
@@ -238,17 +289,6 @@ def _bounds(a: Figures, b: Figures, cell: str) -> tuple[int, int] | None:
     ]
     found = statistics.difference_of_means(*sides)
     return (round(found[0]), round(found[1])) if found else None
-
-
-def _ratios(a: Figures, b: Figures) -> pd.DataFrame:
-    """The part of collectives and of copies that ran behind compute of their device; null where there were none."""
-    rows = []
-    for what, word in (("collective", "collectives behind compute"), ("memory", "copies behind compute")):
-        sides = [figures.hidden_ps(what) for figures in (a, b)]
-        if any(total for _, total in sides):
-            rows.append((word, *(hidden / total if total else None for hidden, total in sides)))
-    rows.append(("busy", *(1 - its.part_ps("idle") / its.total_ps if its.total_ps else None for its in (a, b))))
-    return frame(RATIO_COLUMNS, rows)
 
 
 def _devices(a: Figures, b: Figures) -> pd.DataFrame:

@@ -1,9 +1,9 @@
-"""A comparison on its faces: the terminal, Markdown, and one HTML page."""
+"""A comparison on its faces: the terminal, Markdown, one HTML page, and all of them in files."""
 
-import base64
+import json
+import os
+from contextlib import suppress
 from dataclasses import replace
-from importlib import resources
-from string import Template
 
 from rich.console import Console
 from rich.text import Text
@@ -11,14 +11,18 @@ from rich.text import Text
 from tracekit import console as terminal
 from tracekit.comparison import words
 from tracekit.comparison.model import Comparison, ScopeComparison
+from tracekit.errors import TracekitError
+from tracekit.files import refuse_inside, refuse_unwritable, write_all
+from tracekit.report.html.document import PICTURE_STYLE, document, head, picture
 from tracekit.report.html.markup import Markup, TimelineLinks, join, name, prose, table, tag
-from tracekit.report.html.page import colours, policy, read
 from tracekit.report.markdown import escaped, table_lines
 from tracekit.report.section import Table
 from tracekit.report.terminal import printout
 from tracekit.report.time_zero import TimeZero
 from tracekit.version import __version__
 
+JSON, MARKDOWN, PAGE, PICTURE = "comparison.json", "comparison.md", "comparison.html", "comparison.png"
+_ALT = "Both timelines on one scale, and where the difference went"
 # No time of a comparison is an instant of a trace.
 _ZERO = TimeZero({}, {})
 _MOST_OPERATIONS, _MOST_CELLS = 6, 6
@@ -32,8 +36,10 @@ def show(comparison: Comparison, on: Console, full: bool = False) -> None:
     for line in terminal.wrapped(comparison.headline, on):
         on.print(Text(line, style="bold"), soft_wrap=True)
     for side in (comparison.a, comparison.b):
-        printout.sentence(f"{side.name}: {words.sources(side)}", on)
+        printout.sentence(f"{side.name}: {words.sources(side.sources)}", on)
     on.print()
+    if comparison.is_same:  # as the headline says
+        return
     for caution in comparison.cautions:
         printout.sentence(caution.sentence, on, "! ")
     if comparison.cautions:
@@ -47,7 +53,7 @@ def show(comparison: Comparison, on: Console, full: bool = False) -> None:
 
 
 def _scope(scope: ScopeComparison, on: Console, full: bool) -> None:
-    printout.heading(f"{scope.label[0].upper()}{scope.label[1:]}: {words.counted(scope)}", on)
+    printout.heading(words.title(scope), on)
     for line in (*words.sentences(scope, with_operations=full), *scope.notes):
         printout.sentence(line, on, "* ")
     on.print()
@@ -66,14 +72,14 @@ def _left_out(comparison: Comparison, on: Console) -> None:
 def markdown(comparison: Comparison, figure: str | None = None) -> str:
     """The comparison as Markdown; `figure` is the file name of its picture, where it stands beside it."""
     lines = [f"# {escaped(comparison.headline)}", ""]
-    lines += [f"* **{side.name}**: {escaped(words.sources(side))}" for side in (comparison.a, comparison.b)]
+    lines += [f"* **{side.name}**: {escaped(words.sources(side.sources))}" for side in (comparison.a, comparison.b)]
     lines += ["", *(f"> {escaped(caution.sentence)}\n" for caution in comparison.cautions)]
     if figure:
-        lines += [f"![Both timelines on one scale, and where the difference went]({figure})", ""]
+        lines += [f"![{_ALT}]({figure})", ""]
     if (each := words.verdicts(comparison.scopes)) is not None:
         lines += table_lines(each, "##", _ZERO)
     for scope in comparison.scopes:
-        lines += [f"## {escaped(scope.label[0].upper() + scope.label[1:])}: {words.counted(scope)}", ""]
+        lines += [f"## {escaped(words.title(scope))}", ""]
         lines += [f"* {escaped(line)}" for line in (*words.sentences(scope), *scope.notes)] + [""]
         for its in words.tables(scope):
             lines += table_lines(its, "###", _ZERO)
@@ -87,34 +93,18 @@ def page(comparison: Comparison, pictures: tuple[bytes, bytes] | None = None) ->
     ground."""
     sections = [_opening(comparison), *(_section(scope, at) for at, scope in enumerate(comparison.scopes))]
     if pictures:
-        sections.insert(1, tag("section", _picture(*pictures), id="picture", aria_label="Picture"))
+        sections.insert(1, tag("section", picture(*pictures, _ALT), id="picture", aria_label="Picture"))
     places = [("verdict", "Verdict"), *([("picture", "Picture")] if pictures else [])]
     places += [(f"scope-{at}", scope.label) for at, scope in enumerate(comparison.scopes)]
-    links = [tag("li", tag("a", title, href=f"#{key}")) for key, title in places]
-    source = (resources.files("tracekit.report.html") / "page.html").read_text("utf-8")
-    return Template(source).substitute(
-        title=tag("title", f"tracekit: {comparison.headline}"),
-        policy=policy([]),
-        style=tag("style", Markup("\n".join([colours(), read("page.css"), _STYLE]))),
-        navigation=tag("ul", *links),
-        header=_header(comparison),
-        body=join(sections),
-        foot=tag("p", f"Made by tracekit {__version__}. All figures are in comparison.json beside this page."),
-        script="",
+    sides = {side.name: name(words.sources(side.sources), longest=120) for side in (comparison.a, comparison.b)}
+    return document(
+        comparison.headline,
+        places,
+        head(Markup("tracekit compare"), comparison.headline, sides),
+        join(sections),
+        tag("p", f"Made by tracekit {__version__}. All figures are in {JSON} beside this page."),
+        styles=[PICTURE_STYLE, ".caution{font-weight:600}"],
     )
-
-
-# A figure has its own ground, and on a narrow screen scrolls sideways.
-_STYLE = ".picture img{width:100%;min-width:44rem;height:auto}.picture{overflow-x:auto}.caution{font-weight:600}"
-
-
-def _header(comparison: Comparison) -> Markup:
-    items = [
-        tag("div", tag("dt", side.name), tag("dd", name(words.sources(side), longest=120)))
-        for side in (comparison.a, comparison.b)
-    ]
-    kicker = tag("p", "tracekit compare", class_="kicker")
-    return join([kicker, tag("h1", prose(comparison.headline)), tag("dl", *items, class_="facts traced")])
 
 
 def _opening(comparison: Comparison) -> Markup:
@@ -133,7 +123,7 @@ def _opening(comparison: Comparison) -> Markup:
 def _section(scope: ScopeComparison, at: int) -> Markup:
     """A scope; all but the first are folded under their title."""
     lines = [tag("li", prose(line)) for line in (*words.sentences(scope), *scope.notes)]
-    title = tag("h2", f"{scope.label[0].upper()}{scope.label[1:]}: {words.counted(scope)}")
+    title = tag("h2", words.title(scope))
     content = join([tag("ul", *lines), *map(_table, words.tables(scope))])
     inside = tag("details", tag("summary", title), content, class_="part") if at else join([title, content])
     return tag("section", inside, id=f"scope-{at}")
@@ -148,10 +138,29 @@ def _table(its: Table) -> Markup:
     return join([table(replace(its, rows=its.rows[:_MOST_ROWS]), links, _MOST_ROWS), folded])
 
 
-def _picture(light: bytes, dark: bytes) -> Markup:
-    def address(svg: bytes) -> str:
-        return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+def write_comparison(comparison: Comparison, out: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Write the files of a comparison into the directory `out`, and return their names; each is complete or not there.
 
-    source = tag("source", media="(prefers-color-scheme: dark)", srcset=address(dark))
-    image = tag("img", src=address(light), alt="Both timelines on one scale, and where the difference went")
-    return tag("div", tag("picture", source, image), class_="picture wide")
+    Without matplotlib there is no picture. Raises TracekitError where `out` lies inside a trace that is compared, or
+    cannot be written.
+    """
+    refuse_unwritable(out, "a comparison")
+    for capture in (*comparison.a.captures, *comparison.b.captures):
+        if capture.report.trace.source:
+            refuse_inside(out, capture.report.trace.source)
+    pictures: tuple[bytes, bytes] | None = None
+    png: dict[str, bytes] = {}
+    with suppress(TracekitError):  # without matplotlib
+        import tracekit.report.figures  # noqa: F401 -- raises it
+        from tracekit.comparison.figure import figure
+
+        light, dark = (figure(comparison, theme=theme) for theme in ("light", "dark"))
+        pictures, png = (light.encoded("svg"), dark.encoded("svg")), {PICTURE: light.encoded("png")}
+    summary = json.dumps(comparison.summary(), indent=1) + "\n"
+    files = {
+        PAGE: page(comparison, pictures).encode(),
+        **png,
+        MARKDOWN: markdown(comparison, PICTURE if png else None).encode(),
+        JSON: summary.encode(),
+    }
+    return write_all(out, "The comparison", files)

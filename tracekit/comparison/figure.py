@@ -27,7 +27,7 @@ def figure(comparison: Comparison, *, theme: str = "light") -> Drawing:
     """Draw a comparison: a matplotlib Figure, which a notebook shows; `save(path)` writes .png, .svg or .pdf."""
     colours = colours_of(theme)
     scope = comparison.main
-    subtitle = " · ".join(f"{side.name}: {sources(side)}" for side in (comparison.a, comparison.b))
+    subtitle = " · ".join(f"{side.name}: {sources(side.sources)}" for side in (comparison.a, comparison.b))
     on = Sheet(drawing.plain(comparison.headline), drawing.plain(subtitle), colours, WIDE)
     with rc_context(STYLE):
         if scope is None:

@@ -24,7 +24,6 @@ CELL_COLUMNS = {
     "low_ps": "Int64",
     "high_ps": "Int64",
 }
-RATIO_COLUMNS = {"ratio": "str", "a": "Float64", "b": "Float64"}
 DEVICE_COLUMNS = {
     "a": "str",
     "b": "str",
@@ -60,8 +59,9 @@ class ScopeComparison:
     several steps, whose number is a choice. Times are picoseconds of a unit, means over units and devices, rounded so
     that their parts sum exactly: `cells` (CELL_COLUMNS) the wall and its parts with the interval of the difference
     within these runs; `waterfall` (PART_COLUMNS) the same parts, idle time by cause, whose differences sum to that of
-    the wall; `ratios` (RATIO_COLUMNS) what part of collectives and copies ran behind compute; `devices`
-    (DEVICE_COLUMNS) each device beside the one of the same place on the other side, where there are as many; `path`
+    the wall; `ratios` (RATIO_COLUMNS of comparison.ratios) what part of collectives and copies ran behind compute, and
+    what part of the time devices were busy, each by itself and at once; `devices` (DEVICE_COLUMNS) each device beside
+    the one of the same place on the other side, where there are as many; `path`
     (PART_COLUMNS) the critical path of a step. `operations` are paired. `notes` say what is not as it may seem.
     """
 
@@ -162,6 +162,7 @@ def _plain(scope: ScopeComparison) -> dict[str, Any]:
             "level": its.level,
             "within_runs_only": its.within,
             "captures": list(its.captures),
+            "control": its.control,
             "modes": [found and vars(found) for found in its.modes],
         },
         "cells": plain(scope.cells),

@@ -46,6 +46,12 @@ class Operations:
     paired_by: str
     why: str
 
+    @property
+    def is_same_work(self) -> bool:
+        """Whether both sides ran the same operations, each as often."""
+        table = self.table
+        return len(table) > 0 and bool(((table["state"] == BOTH) & (table["a_n"] == table["b_n"])).all())
+
 
 def pair(a: pd.DataFrame, b: pd.DataFrame, a_units: int, b_units: int) -> Operations:
     """Pair the operations (OPERATION_COLUMNS) of both sides, whose sums are of so many units, each on every device."""

@@ -12,19 +12,25 @@ from tracekit import intervals as iv
 from tracekit.analysis.idle import Cause
 from tracekit.analysis.steps import PARTS
 from tracekit.analysis.top_ops import PHASE, STEP, WHOLE
+from tracekit.devices import type_of
 from tracekit.intervals import Intervals
 from tracekit.report.model import Report
 from tracekit.timeline import unions
+from tracekit.units import quantity
 
 CELLS = [*unions.CELLS]
 UNITS = {WHOLE: "window", STEP: "step", PHASE: "round"}
 """What one of the units of each scope is called."""
 NOT_ASKED = "cause not known"
 """What idle time is called whose cause no analysis looked for."""
-_HIDDEN = {
+HIDDEN = {
     "collective": [cell for cell in CELLS if "collective" in cell and "compute" in cell],
     "memory": [cell for cell in CELLS if "memory" in cell and "compute" in cell],
 }
+"""The cells in which collectives, or copies, run behind compute."""
+ANY_TWO = (-1, -1)
+"""What stands for the places of two devices where it is any two."""
+_NOT_HELD = "not held by this saved report (make it again from its trace)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,21 +38,38 @@ class Figures:
     """A scope of one capture, times in ps.
 
     `walls_ps` (n,) is how long each unit took. `cells` has one row per device, its `device` and the CELLS summed over
-    the units; `parts`, where each unit is known by itself, one row per unit and a column for each of PARTS, summed over
-    the devices, else None. `idle` is the idle time by cause, summed over units and devices, None where it was not
+    the units; `by_unit`, where each unit is known by itself, one row per unit and the CELLS summed over the devices,
+    else None. `idle` is the idle time by cause, summed over units and devices, None where it was not
     looked at. `operations` (OPERATION_COLUMNS) are those of the units. `path` is the critical path by part, summed over
-    the units. `rows` is how many device events the units have. `is_trimmed`: the only step, told from its first to its
-    last device work.
+    the units. `rows` is how many device events the units have. `shared` has for each unit the time in which two
+    devices, by their places `a` and `b`, or any two (ANY_TWO) were busy at once; `not_shared` says why it has no rows.
+    `is_trimmed`: the only step, told from its first to its last device work. `captures` are those that are pooled here.
     """
 
     walls_ps: NDArray[np.int64]
     cells: pd.DataFrame
-    parts: pd.DataFrame | None
+    by_unit: pd.DataFrame | None
     idle: Mapping[str, int] | None
     operations: pd.DataFrame
     path: Mapping[str, int]
     rows: int
+    shared: pd.DataFrame
+    not_shared: str
     is_trimmed: bool = False
+    captures: tuple["Figures", ...] = ()
+
+    @property
+    def each(self) -> tuple["Figures", ...]:
+        """The figures of each capture."""
+        return self.captures or (self,)
+
+    @property
+    def parts(self) -> pd.DataFrame | None:
+        """Where each unit is known by itself, one row per unit and a column for each of PARTS, summed over the
+        devices."""
+        if self.by_unit is None:
+            return None
+        return pd.DataFrame({part: self.by_unit[of].sum(axis=1) for part, of in PARTS.items()})
 
     @property
     def units(self) -> int:
@@ -58,20 +81,9 @@ class Figures:
         """The devices that worked in it, in their order."""
         return self.cells["device"].tolist()
 
-    @property
-    def total_ps(self) -> int:
-        """The time of all units on all devices, to which all cells sum."""
-        return iv.sum_exactly(self.cells[CELLS].to_numpy(np.int64).ravel())
-
     def part_ps(self, part: str) -> int:
         """The time of one of PARTS, summed over units and devices."""
         return iv.sum_exactly(self.cells[PARTS[part]].to_numpy(np.int64).ravel())
-
-    def hidden_ps(self, what: str) -> tuple[int, int]:
-        """How long `what` ("collective", "memory") ran behind compute, and how long it ran at all."""
-        every = [cell for cell in CELLS if what in cell]
-        hidden, total = (int(self.cells[cells].to_numpy().sum()) for cells in (_HIDDEN[what], every))
-        return hidden, total
 
 
 def scopes(report: Report) -> dict[tuple[str, str], Figures]:
@@ -145,15 +157,36 @@ def _figures(
     is_trimmed: bool = False,
 ) -> Figures:
     cells = partition.groupby("device", sort=False)[CELLS].sum().reset_index()
-    parts = None
-    if by_unit is not None:
-        summed = by_unit.groupby("unit")[CELLS].sum()
-        parts = pd.DataFrame({part: summed[of].sum(axis=1) for part, of in PARTS.items()})
+    units = None if by_unit is None else by_unit.groupby("unit")[CELLS].sum()
     every = report.operations
     operations = every[(every["scope"] == kind) & (every["part"] == name)]
     idle = _idle(report, windows, cells)
     rows = int(operations["n"].sum())
-    return Figures(walls, cells, parts, idle, operations, path, rows, is_trimmed)
+    shared, not_shared = _shared(report, kind, name, cells["device"].tolist())
+    return Figures(walls, cells, units, idle, operations, path, rows, shared, not_shared, is_trimmed)
+
+
+def _shared(report: Report, kind: str, name: str, devices: Sequence[str]) -> tuple[pd.DataFrame, str]:
+    """The rows of `Figures.shared`, or why there are none."""
+    every = report.shared_busy
+    rows = every[(every["scope"] == kind) & (every["part"] == name)]
+    if reason := _not_shared(report, len(rows) > 0):
+        return rows[:0], reason
+    places = {device: place for place, device in enumerate(devices)}
+    known = rows[rows["a"].isna() | (rows["a"].isin(devices) & rows["b"].isin(devices))]
+    return known.assign(**{side: known[side].map(places).fillna(ANY_TWO[0]).astype("int64") for side in "ab"}), ""
+
+
+def _not_shared(report: Report, is_held: bool) -> str:
+    """Why a report does not tell how long its devices were busy at once; "" where it does."""
+    if len(report.devices) < 2:
+        return "one device only"
+    if len(report.windows) > 1:
+        return "the clocks of the hosts are not aligned"
+    if report.cores is not None and all(type_of(device) == "cpu" for device in report.devices):
+        cores = quantity(int(report.cores), "core")
+        return f"time-sharing only ({len(report.devices)} CPU devices on {cores})"
+    return "" if is_held else _NOT_HELD
 
 
 def _idle(report: Report, windows: Mapping[str, Intervals], cells: pd.DataFrame) -> dict[str, int] | None:
@@ -206,7 +239,7 @@ def pooled(parts: Sequence[Figures]) -> Figures:
         else part.operations
         for part in parts
     ]
-    known = [part.parts for part in parts if part.parts is not None]
+    known = [part.by_unit for part in parts if part.by_unit is not None]
     return Figures(
         np.concatenate([part.walls_ps for part in parts]),
         cells,
@@ -215,7 +248,10 @@ def pooled(parts: Sequence[Figures]) -> Figures:
         pd.concat(operations, ignore_index=True),
         _added([part.path for part in parts]),
         sum(part.rows for part in parts),
+        parts[0].shared[:0],
+        "told of each capture",
         any(part.is_trimmed for part in parts),
+        tuple(parts),
     )
 
 

@@ -2,15 +2,16 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tracekit import remote
 from tracekit.errors import TracekitError
-from tracekit.files import SUMMARY, is_saved_report, trace_name
+from tracekit.files import REPORT_FILES, SUMMARY, is_saved_report, trace_name
 from tracekit.readers import read
 from tracekit.report.build import analyse
 from tracekit.report.load import load
@@ -35,52 +36,77 @@ class Capture:
     timeline: Timeline | None = None
 
 
-def captures(source: Compared) -> tuple[Capture, ...]:
+@dataclass(frozen=True)
+class Reading:
+    """How the traces of captures are read and analysed; `phases`, `run` and `kinds` are as `analyse` takes them."""
+
+    phases: tuple[str, ...] = ()
+    run: str | None = None
+    kinds: str | os.PathLike[str] | None = None
+
+    @property
+    def given(self) -> str:
+        """The names of what is asked for."""
+        return ", ".join(field.name for field in fields(self) if getattr(self, field.name))
+
+
+def captures(source: Compared, how: Reading = Reading()) -> tuple[Capture, ...]:
     """The captures that `source` is of: of a directory with several runs each, of one of saved reports each of these.
 
-    Raises TracekitError where a path holds neither a trace nor a saved report, and TypeError for what is none.
+    Raises TracekitError where a path holds neither a trace nor a saved report, or where it is to be read in a way that
+    a saved report cannot be, and TypeError for what is none.
     """
     if isinstance(source, list | tuple):
-        each = tuple(capture for part in source for capture in captures(part))
+        each = tuple(capture for part in source for capture in captures(part, how))
         if not each:
             raise TracekitError("A side of a comparison has no capture: give a trace or a saved report for each side.")
         return each
     if isinstance(source, Report):
         return (Capture(_label(source.trace.source), source),)
     if isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str):
-        return _at(Path(source))
+        return _at(remote.place(source), how)
     timeline = timeline_of(source)  # type: ignore[arg-type]  # raises TypeError for what is no source
-    return (Capture(_label(timeline.trace.source), analyse(timeline), timeline),)
+    return (Capture(_label(timeline.trace.source), analyse(timeline, how.phases), timeline),)
 
 
-def _at(path: Path) -> tuple[Capture, ...]:
-    if path.name == SUMMARY and is_saved_report(path.parent):
-        path = path.parent
-    if is_saved_report(path):
-        return (_saved(path),)
-    if saved := _saved_reports(path):
+def _at(path: Path | str, how: Reading) -> tuple[Capture, ...]:
+    directory = remote.parent(path)
+    if remote.base_name(path) == SUMMARY and is_saved_report(directory):
+        path = directory
+    if saved := [path] if is_saved_report(path) else _saved_reports(path):
+        if how.given:
+            raise TracekitError(
+                f"{saved[0]} is a saved report, to which {how.given} cannot be applied. Give its trace."
+            )
         return tuple(map(_saved, saved))
-    first = read(path)
-    later = [read(path, run) for run in first.runs[1:]] if path.is_dir() else []
-    traces = sorted([first, *later], key=_age)
-    several = len(traces) > 1
-    return tuple(_captured(trace, f"{_label(path)}/{trace.runs[0]}" if several else _label(path)) for trace in traces)
+    first = read(path, how.run, how.kinds)
+    others = first.runs[1:] if how.run is None else ()  # a file is of one run
+    traces = sorted([first, *(read(path, run, how.kinds) for run in others)], key=_age)
+    whole = path if isinstance(path, str) else path.resolve()
+    several = len(traces) > 1 or remote.base_name(remote.parent(whole)) == "profile"  # a run by itself
+    labels = [f"{_label(path)}/{trace.runs[0]}" if several else _label(path) for trace in traces]
+    return tuple(_captured(trace, label, how) for trace, label in zip(traces, labels, strict=True))
 
 
-def _captured(trace: Trace, label: str) -> Capture:
+def _captured(trace: Trace, label: str, how: Reading) -> Capture:
     timeline = timeline_of(trace)
-    return Capture(label, analyse(timeline), timeline)
+    return Capture(label, analyse(timeline, how.phases), timeline)
 
 
-def _saved(place: Path) -> Capture:
-    report = load(place)
-    intervals = place / _INTERVALS
-    timeline = timeline_of(pd.read_parquet(intervals)) if intervals.is_file() else None
-    return Capture(place.resolve().name, report, timeline)
+def _saved(location: Path | str) -> Capture:
+    with remote.fetched(location, *REPORT_FILES, _INTERVALS) as place:
+        report = load(place)
+        intervals = place / _INTERVALS
+        timeline = timeline_of(pd.read_parquet(intervals)) if intervals.is_file() else None
+        return Capture(place.resolve().name, report, timeline)
 
 
-def _saved_reports(path: Path) -> list[Path]:
+def _saved_reports(path: Path | str) -> list[Path | str]:
     """The saved reports right below a directory in which nothing else lies."""
+    below: list[Path | str]
+    if isinstance(path, str):
+        below = [remote.child(path, name) for name in remote.directories(path)]
+        return below if below and all(map(is_saved_report, below)) else []
     if not path.is_dir():
         return []
     below = sorted(each for each in path.iterdir() if each.is_dir())
@@ -88,7 +114,7 @@ def _saved_reports(path: Path) -> list[Path]:
 
 
 def _label(source: Any) -> str:
-    return trace_name(Path(source)) if source and os.fspath(source) else "trace"
+    return trace_name(source) if source and os.fspath(source) else "trace"
 
 
 def _age(trace: Trace) -> tuple[int, str]:

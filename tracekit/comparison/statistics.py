@@ -88,10 +88,14 @@ def block_length(times: Times) -> int:
     return min(max(length, 2), max(len(times) // 3, 2))
 
 
-def resampled(times: Times, statistic: Callable[[Times], Times], seed: int = 0) -> Times:
+def draws_of(units: int) -> int:
+    """How often so many units are resampled: fewer times where they are many."""
+    return min(max(_MOST_DRAWN // units, 200), _DRAWS)
+
+
+def resampled(times: Times, statistic: Callable[[Times], Times], draws: int, seed: int = 0) -> Times:
     """`statistic` of each circular block resample of n times, which takes (draws, n) and gives (draws,)."""
     n, length = len(times), block_length(times)
-    draws = min(max(_MOST_DRAWN // n, 200), _DRAWS)
     blocks = np.random.default_rng(_SEED + seed).integers(0, n, (draws, -(-n // length)))
     places = ((blocks[:, :, None] + np.arange(length)) % n).reshape(draws, -1)[:, :n]
     return statistic(times[places])
@@ -107,9 +111,11 @@ def means(drawn: Times) -> Times:
     return np.asarray(drawn.mean(axis=1), float)
 
 
-def typical_resampled(times: Times, of_modes: bool, seed: int = 0) -> Times:
+def typical_resampled(times: Times, of_modes: bool, draws: int, seed: int = 0) -> Times:
     """`typical` of each resample."""
-    return resampled(_clipped(times), means, seed) if of_modes else resampled(times.astype(float), medians, seed)
+    if of_modes:
+        return resampled(_clipped(times), means, draws, seed)
+    return resampled(times.astype(float), medians, draws, seed)
 
 
 def within_runs(a: Times, b: Times, of_modes: bool) -> tuple[float, float] | None:
@@ -117,7 +123,8 @@ def within_runs(a: Times, b: Times, of_modes: bool) -> tuple[float, float] | Non
     these two runs say, and nothing about other runs. None with fewer than FEWEST_UNITS on a side."""
     if min(len(a), len(b)) < FEWEST_UNITS:
         return None
-    ratios = typical_resampled(b, of_modes, 1) / typical_resampled(a, of_modes, 0)
+    draws = draws_of(max(len(a), len(b)))
+    ratios = typical_resampled(b, of_modes, draws, 1) / typical_resampled(a, of_modes, draws, 0)
     low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
@@ -126,7 +133,8 @@ def difference_of_means(a: Times, b: Times) -> tuple[float, float] | None:
     """The 95 % interval of the difference of means of b and a within two runs; None with too few units."""
     if min(len(a), len(b)) < FEWEST_UNITS:
         return None
-    differences = resampled(b, means, 1) - resampled(a, means, 0)
+    draws = draws_of(max(len(a), len(b)))
+    differences = resampled(b, means, draws, 1) - resampled(a, means, draws, 0)
     low, high = np.quantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
@@ -136,30 +144,56 @@ def between_captures(
 ) -> tuple[float, float, float]:
     """The ratio of b over a of captures, each with the times of its units, and its interval at `level`.
 
-    Welch's interval on the logarithms of each capture's typical time, so that a capture counts once however many units
-    it has. The variance of a side is that between its captures, and no less than that which its units have within
+    Student's interval on the logarithms of each capture's typical time, so that a capture counts once however many
+    units it has: with one variance of both sides where they have as many captures, which three of each are too few to
+    tell apart, else Welch's. The variance is that between captures, and no less than that which their units have within
     them: three captures may agree by chance. With three a side no test by ranks or permutations could say anything at
     95 % (2 of 20 arrangements are as extreme), which is why the captures are taken to scatter like a normal variable.
     """
     logs = [np.log([typical(times, of_modes) for times in side]) for side in (a, b)]
-    shares, freedom = [], []
-    for its, side in zip(logs, (a, b), strict=True):
-        between = float(np.var(its, ddof=1))
-        shares.append(max(between, _within(side, of_modes)) / len(its))
-        freedom.append(len(its) - 1)
     difference = float(logs[1].mean() - logs[0].mean())
+    counts = [len(side) for side in logs]
+    between = [float(np.var(side, ddof=1)) for side in logs]
+    within = [_within(side, of_modes) for side in (a, b)]
+    if counts[0] == counts[1]:
+        between, within = [float(np.mean(between))] * 2, [float(np.mean(within))] * 2
+    shares = [max(its) / count for its, count in zip(zip(between, within, strict=True), counts, strict=True)]
     total = sum(shares)
     if total == 0:
         return math.exp(difference), math.exp(difference), math.exp(difference)
-    degrees = total**2 / sum(share**2 / free for share, free in zip(shares, freedom, strict=True))
+    degrees = total**2 / sum(share**2 / (count - 1) for share, count in zip(shares, counts, strict=True))
     reach = student_t(level, degrees) * math.sqrt(total)
     return math.exp(difference), math.exp(difference - reach), math.exp(difference + reach)
+
+
+def captures_for(margin: float, reach: float, counts: tuple[int, int], level: float) -> int:
+    """About how many captures of each side leave differences of at most `margin`, a share, where so many `counts` left
+    an interval of the ratio that reaches up by the factor `reach`: captures would scatter as these did."""
+    goal = math.log1p(max(margin, 1e-3))
+    scatter = math.log(reach) / student_t(level, sum(counts) - 2) / math.sqrt(sum(1 / count for count in counts))
+    # As many as would do if the scatter were known for certain, then more, as it is not.
+    number = max(math.ceil(2 * (student_t(level, 10_000) * scatter / goal) ** 2), 2)
+    while student_t(level, 2 * number - 2) * scatter * math.sqrt(2 / number) > goal:
+        number += 1
+    return number
+
+
+def at_one_pace(captures: Sequence[Times], control: Sequence[Times], pace: float) -> list[Times]:
+    """The times of each capture's units as if its machine had run the control in `pace`.
+
+    A unit is taken over that of the control of the same place where both have as many, as they follow each other, so
+    that load which comes and goes within a capture cancels too; else over the control's median.
+    """
+    return [
+        times * pace / (slowed if len(slowed) == len(times) else float(np.median(slowed)))
+        for times, slowed in zip(captures, control, strict=True)
+    ]
 
 
 def _within(side: Sequence[Times], of_modes: bool) -> float:
     """The mean variance of the logarithm of a capture's typical time, as its units tell it."""
     enough = [times for times in side if len(times) >= FEWEST_UNITS]
-    drawn = [np.var(np.log(typical_resampled(_one_mode(times), of_modes))) for times in enough]
+    drawn = [np.var(np.log(typical_resampled(_one_mode(times), of_modes, draws_of(len(times))))) for times in enough]
     return float(np.mean(drawn)) if drawn else 0.0
 
 

@@ -1,7 +1,7 @@
 """What may be said of a change: faster, slower, no difference larger than so much, inconclusive, or nothing yet."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -27,6 +27,20 @@ class Change(StrEnum):
     NOT_TESTED = "not tested"
 
 
+@dataclass(frozen=True, eq=False)
+class Control:
+    """A phase that does the same work on both sides, by which the pace of each capture's machine is known.
+
+    `name` is the phase's, `a` and `b` the walls of its rounds in each capture of both sides, in ps. `is_stated` where
+    the user said so; else the traces show the same operations in it on both sides.
+    """
+
+    name: str
+    a: Sequence[NDArray[np.int64]]
+    b: Sequence[NDArray[np.int64]]
+    is_stated: bool
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What the walls of the units say.
@@ -35,7 +49,8 @@ class Verdict:
     unit, `ratio` is that of b over that of a, and `low` to `high` the interval of the ratio, None where there is none:
     at the confidence `level`, over captures where there are enough of both, else `within` these runs only, widened by a
     stated floor. `captures` counts those of each side. `modes` are those of the times of each side, None where they
-    have one; `statistic` says what the typical time then is: "median" or "mean of two modes".
+    have one; `statistic` says what the typical time then is: "median" or "mean of two modes". With a `control`, the
+    name of a phase, all times are at one pace: those of each capture over the control's, times the control's median.
     """
 
     outcome: Change
@@ -50,6 +65,7 @@ class Verdict:
     captures: tuple[int, int]
     modes: tuple[Modes | None, Modes | None]
     statistic: str
+    control: str | None = None
 
     @property
     def no_larger_than(self) -> float | None:
@@ -64,13 +80,38 @@ def verdict(
     floor: float | None = None,
     margin: float = MARGIN,
     tests: int = 1,
+    control: Control | None = None,
 ) -> Verdict:
     """The verdict on the walls of the units of each capture of both sides, in ps.
 
     `floor` is by how much two captures of one program are known to differ, a share; `tests` is how many verdicts are
-    given side by side, between which the 5 % of false alarms are shared (Bonferroni).
+    given side by side, between which the 5 % of false alarms are shared (Bonferroni). A `control` that is stated takes
+    the pace of each capture's machine out of its walls; one that the traces show does so only where the walls alone are
+    inconclusive, and only for a verdict of faster or slower.
     """
-    sides = [[walls.astype(float) for walls in side] for side in (a, b)]
+    walls = [[its.astype(float) for its in side] for side in (a, b)]
+    if control is None:
+        return _judged(walls, floor, margin, tests)
+    own = None if control.is_stated else _judged(walls, floor, margin, tests)
+    if own is not None and own.outcome is not Change.INCONCLUSIVE:
+        return own
+    of_control = [[its.astype(float) for its in side] for side in (control.a, control.b)]
+    pace = float(np.median(np.concatenate([*of_control[0], *of_control[1]])))
+    at_pace = [statistics.at_one_pace(*its, pace) for its in zip(walls, of_control, strict=True)]
+    relative = replace(_judged(at_pace, floor, margin, tests), control=control.name)
+    if own is None:
+        return relative
+    if relative.outcome not in (Change.FASTER, Change.SLOWER):
+        return own
+    return replace(
+        relative,
+        reason=f"The walls alone are inconclusive: captures of one variant differ. Phase {control.name} ran the same "
+        "operations on both sides and shows the pace of each capture.",
+    )
+
+
+def _judged(sides: Sequence[Sequence[NDArray[np.float64]]], floor: float | None, margin: float, tests: int) -> Verdict:
+    a, b = sides
     found = tuple(_of_side(side) for side in sides)
     of_modes = any(found)
     enough = min(len(a), len(b)) >= FEWEST_CAPTURES
@@ -90,6 +131,9 @@ def verdict(
             low, high = (low or ratio) * (1 - floor), (high or ratio) * (1 + floor)
     tested = enough or floor is not None
     outcome, reason = _outcome(low, high, ratio, floor, margin, tested, (len(a), len(b)))
+    if enough and low is not None and outcome is Change.INCONCLUSIVE:
+        number = statistics.captures_for(margin, ratio / low, (len(a), len(b)), level)
+        reason += f" About {quantity(number, 'capture')} of each would narrow that down to {percent(margin)}."
     return Verdict(
         outcome,
         reason,
@@ -134,6 +178,4 @@ def _outcome(
     if largest <= margin:
         within = f", and the one found is within the stated floor of {percent(floor)}" if is_small else ""
         return Change.NO_DIFFERENCE, f"The interval holds no difference larger than {percent(largest)}{within}."
-    return Change.INCONCLUSIVE, (
-        f"Differences of up to {percent(largest)} remain possible: more captures of each variant narrow that down."
-    )
+    return Change.INCONCLUSIVE, (f"Differences of up to {percent(largest)} remain possible.")

@@ -1,23 +1,26 @@
 """What a comparison says in sentences and tables, which every face shows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import pandas as pd
 
 from tracekit.analysis.idle import Cause
 from tracekit.analysis.top_ops import PHASE, STEP
 from tracekit.columns import records
-from tracekit.comparison.model import IDLE, PART_WORDS, ScopeComparison, Side
+from tracekit.comparison.model import IDLE, PART_WORDS, ScopeComparison
 from tracekit.comparison.operations import BOTH, CAME
+from tracekit.comparison.ratios import AT_ONCE, BETWEEN, WITHIN
 from tracekit.comparison.verdict import Change, Verdict
-from tracekit.report.section import Column, Missing, Table, Unit, table
-from tracekit.units import change, confidence, percent, quantity, time
+from tracekit.report.section import Column, Missing, Table, Unit, or_missing, table
+from tracekit.units import change, confidence, count, percent, quantity, time
 
 # A part of the time is worth a sentence from this share of the difference on, or of the wall of a.
 _OF_DIFFERENCE, _OF_WALL = 0.1, 0.02
 _MOST_OPERATIONS = 3
 # Half of what is rounded away: a difference smaller than this is none that a reader could see.
 _TINY = 0.0005
-_ROWS = {"cells": 12, "waterfall": 20, "operations": 8, "devices": 8, "path": 8}
+_ROWS = {"cells": 12, "ratios": 12, "waterfall": 20, "operations": 8, "devices": 8, "path": 8}
 
 
 def headline(scope: ScopeComparison | None, is_same: bool) -> str:
@@ -32,7 +35,7 @@ def headline(scope: ScopeComparison | None, is_same: bool) -> str:
 
 
 def _judged(scope: ScopeComparison, its: Verdict) -> str:
-    what = _typical(scope, its)
+    what = (f"at the pace of phase {its.control}, " if its.control else "") + _typical(scope, its)
     times = f"{time(its.b_ps)} instead of {time(its.a_ps)}, {signed(its.ratio)}"
     interval = interval_words(its, scope.unit)
     match its.outcome:
@@ -72,10 +75,11 @@ def interval_words(its: Verdict, unit: str) -> str:
     return f" ({bounds}, {basis})"
 
 
-def sources(side: Side) -> str:
-    """The captures of a side, by name."""
-    named = ", ".join(side.sources[:4]) + (f" and {len(side.sources) - 4} more" if len(side.sources) > 4 else "")
-    return named if len(side.sources) < 2 else f"{quantity(len(side.sources), 'capture')}: {named}"
+def sources(labels: Iterable[str]) -> str:
+    """Captures by name."""
+    each = [*labels]
+    named = ", ".join(each[:4]) + (f" and {len(each) - 4} more" if len(each) > 4 else "")
+    return named if len(each) < 2 else f"{quantity(len(each), 'capture')}: {named}"
 
 
 def sentences(scope: ScopeComparison, with_operations: bool = True) -> list[str]:
@@ -83,10 +87,10 @@ def sentences(scope: ScopeComparison, with_operations: bool = True) -> list[str]
     its = scope.verdict
     said = []
     if its is not None:
-        if its.reason and its.outcome != Change.FASTER and its.outcome != Change.SLOWER:
+        if its.reason and (its.control or its.outcome not in (Change.FASTER, Change.SLOWER)):
             said.append(its.reason)
         said += _modes(its)
-    said += _went(scope)
+    said += _went(scope) + _at_once(scope)
     said += _operations(scope) if with_operations else []
     return said
 
@@ -140,6 +144,14 @@ def _went(scope: ScopeComparison) -> list[str]:
             f"Of idle time, {cause} {how} most: {time(largest['b_ps'])} instead of {time(largest['a_ps'])} a {unit}."
         )
     return said
+
+
+def _at_once(scope: ScopeComparison) -> list[str]:
+    """How much of the time several devices worked at once, where that changed."""
+    row = next((row for row in records(scope.ratios) if row["ratio"] == AT_ONCE), None)
+    if row is None or not pd.isna(row["reason"]) or abs(row["b"] - row["a"]) < _OF_WALL:
+        return []
+    return [f"Two or more devices were busy at once in {percent(row['b'])} of the time instead of {percent(row['a'])}."]
 
 
 def _ratio(row: dict[str, Any]) -> float | Missing:
@@ -232,10 +244,27 @@ def operations(scope: ScopeComparison, most: int = _ROWS["operations"]) -> Table
 
 
 def ratios(scope: ScopeComparison) -> Table:
-    """What part of the time was busy, and what part of collectives and copies ran behind compute."""
-    columns = [Column("share", Unit.TEXT), Column("A", Unit.RATIO), Column("B", Unit.RATIO)]
-    rows = [[row["ratio"], row["a"], row["b"]] for row in records(scope.ratios)]
-    return table(f"ratios.{scope.label}", "Overlap", columns, rows)
+    """What part of the time devices were busy and at once, and of collectives and copies behind compute."""
+    columns = [
+        Column("share", Unit.NAME), Column("A", Unit.RATIO), Column("B", Unit.RATIO), Column("difference", Unit.RATIO),
+    ]  # fmt: skip
+    bases = set(scope.ratios["basis"].dropna())
+    columns += [Column("from", Unit.RATIO), Column("to", Unit.RATIO)] if bases else []
+    rows = []
+    for row in records(scope.ratios):
+        a, b = (or_missing(row[side], row["reason"]) for side in "ab")
+        difference = b - a if pd.isna(row["reason"]) else Missing(row["reason"])
+        bounds = [or_missing(row[bound], "too few units") for bound in ("low", "high")]
+        rows.append([row["ratio"], a, b, difference, *(bounds if bases else [])])
+    how = {BETWEEN: "between captures", WITHIN: "over the units of these runs only"}
+    words = " or ".join(how[basis] for basis in how if basis in bases)
+    about = "Shares of the time of all units; differences in points of percent."
+    about += f" From, to: the 95 % interval of the difference, {words}." if bases else ""
+    absent = dict.fromkeys(
+        f"{row['ratio']}: {row['reason']}" for row in records(scope.ratios) if not pd.isna(row["reason"])
+    )
+    about += "".join(f" {reason[0].upper()}{reason[1:]}." for reason in absent)
+    return table(f"ratios.{scope.label}", "Overlap", columns, rows, _ROWS["ratios"], about, about)
 
 
 def devices(scope: ScopeComparison) -> Table | None:
@@ -271,12 +300,18 @@ def verdicts(scopes: Sequence[ScopeComparison]) -> Table | None:
         Column("scope", Unit.NAME), Column("A", Unit.TIME), Column("B", Unit.TIME), Column("change", Unit.CHANGE),
         Column("from", Unit.CHANGE), Column("to", Unit.CHANGE), Column("verdict", Unit.TEXT),
     ]  # fmt: skip
+    has_control = any(its.control for scope in judged if (its := scope.verdict))
+    columns += [Column("pace of", Unit.NAME)] if has_control else []
     rows = [
-        [scope.label, its.a_ps, its.b_ps, its.ratio, its.low, its.high, its.outcome.value]
+        [
+            scope.label, its.a_ps, its.b_ps, its.ratio, its.low, its.high, its.outcome.value,
+            *([its.control or "-"] if has_control else []),
+        ]
         for scope in judged
         if (its := scope.verdict)
-    ]
+    ]  # fmt: skip
     about = "Each scope by itself; the 5 % of false alarms are shared between the phases."
+    about += " Pace of a phase: times over that phase's in the same capture." if has_control else ""
     return table("verdicts", "Each scope", columns, rows, 8, about)
 
 
@@ -286,7 +321,12 @@ def tables(scope: ScopeComparison) -> list[Table]:
     return [each for each in every if each is not None and each.rows]
 
 
+def title(scope: ScopeComparison) -> str:
+    """A scope as a heading names it, with how many units of each side are compared."""
+    return f"{scope.label[0].upper()}{scope.label[1:]}: {counted(scope)}"
+
+
 def counted(scope: ScopeComparison) -> str:
     """How many units of each side are compared."""
     a, b = scope.units
-    return f"{quantity(a, scope.unit)} of A and {b} of B"
+    return f"{quantity(a, scope.unit)} of A and {count(b)} of B"

@@ -145,7 +145,7 @@ def gather(traces: Path = Path("traces"), root: Path = Path("/")) -> Facts:
         nvidia=nvidia(root),
         amd=_amd_gpus(root),
         tpu=len([*root.glob("dev/accel*")]),
-        may_administer=may_administer(_text(root / "proc/self/status")),
+        may_administer=may_administer(cores.text(root / "proc/self/status")),
         in_container=any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv")),
         cores=(os.cpu_count() or 1, cores.affinity(), cores.quota(root)),
         traces=_trace_directory(traces),
@@ -231,15 +231,15 @@ def _tag(distribution: metadata.Distribution, name: str) -> str:
 def nvidia(root: Path) -> Nvidia:
     """What /proc/driver/nvidia says."""
     place = root / "proc/driver/nvidia"
-    version = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", _text(place / "version"))
-    admin = re.search(r"^RmProfilingAdminOnly:\s*(\d)", _text(place / "params"), re.MULTILINE)
+    version = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", cores.text(place / "version"))
+    admin = re.search(r"^RmProfilingAdminOnly:\s*(\d)", cores.text(place / "params"), re.MULTILINE)
     gpus = len([*(place / "gpus").glob("*")]) or len([*root.glob("dev/nvidia[0-9]*")])
     return Nvidia(gpus, version[1] if version else None, admin[1] == "1" if admin else None)
 
 
 def _amd_gpus(root: Path) -> int:
     """AMD's GPUs: the nodes of the compute driver that are no CPU, whose number is 0."""
-    nodes = [_text(node).strip() for node in root.glob("sys/class/kfd/kfd/topology/nodes/*/gpu_id")]
+    nodes = [cores.text(node).strip() for node in root.glob("sys/class/kfd/kfd/topology/nodes/*/gpu_id")]
     return sum(number not in ("", "0") for number in nodes)
 
 
@@ -261,7 +261,7 @@ def _trace_directory(traces: Path) -> tuple[str, bool, int]:
 def _running_profilers(root: Path) -> tuple[str, ...]:
     """Other profilers that run on this machine, as far as this process may see."""
     profilers = {"nsys", "ncu", "nv-hostengine", "dcgm-exporter", "rocprof", "rocprofv3"}
-    return tuple(sorted({_text(comm).strip() for comm in root.glob("proc/[0-9]*/comm")} & profilers))
+    return tuple(sorted({cores.text(comm).strip() for comm in root.glob("proc/[0-9]*/comm")} & profilers))
 
 
 def _perfetto_ui() -> str | None:
@@ -270,10 +270,3 @@ def _perfetto_ui() -> str | None:
         return str(perfetto_ui.find(None, os.environ))
     except ViewError:
         return None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""

@@ -4,11 +4,13 @@
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tracekit import remote
 from tracekit.errors import TracekitError
 from tracekit.export import FORMATS, FRAMES, PERFETTO, SUFFIXES
 from tracekit.files import refuse_inside, replaced, trace_name
@@ -36,15 +38,15 @@ Files = Mapping[Path, Callable[[Path], object]]
 
 def export(
     source: "Source",
-    out: str | Path | None = None,
+    out: str | os.PathLike[str] | None = None,
     *,
     to: str | None = None,
     table: str | None = None,
     gzip: bool = False,
     force: bool = False,
     run: str | None = None,
-    kinds: str | Path | None = None,
-) -> list[Path]:
+    kinds: str | os.PathLike[str] | None = None,
+) -> list[Path | str]:
     """Write a trace for Perfetto, or as tables, and return the files.
 
     `source` is a path, of which `run` and `kinds` are read as `tracekit.read` does, or anything that has a trace. `to`
@@ -55,15 +57,47 @@ def export(
     that cannot be compared get a file each for Perfetto, which has one time axis. Raises TracekitError where options
     contradict each other, or a file lies inside the trace's own directory, is there already, or cannot be written.
     """
+    place = None if out is None else remote.place(out)
+    if isinstance(place, str):
+        return _uploaded(source, place, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)
+    return [*_exported(source, place, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)]
+
+
+def _uploaded(source: "Source", url: str, *, force: bool, **options: Any) -> list[Path | str]:
+    """Export to a URL, and return those of the files."""
+    remote.refuse_unreachable(url)
+    origin = getattr(getattr(source, "trace", source), "source", source)
+    if isinstance(origin, str | os.PathLike) and origin:
+        refuse_inside(url, origin)
+    home = remote.parent(url)
+    with remote.written(home) as draft:  # hosts on clocks of their own get files beside this one
+        files = _exported(source, draft / remote.base_name(url), force=True, **options)
+        urls: list[Path | str] = [remote.child(home, path.relative_to(draft).as_posix()) for path in files]
+        for each in urls if not force else ():
+            if remote.exists(each):
+                raise _already_there(each)
+    return urls
+
+
+def _exported(
+    source: "Source",
+    path: Path | None,
+    *,
+    to: str | None,
+    table: str | None,
+    gzip: bool,
+    force: bool,
+    run: str | None,
+    kinds: str | os.PathLike[str] | None,
+) -> list[Path]:
     from tracekit.timeline.timeline import timeline_of
 
-    path = None if out is None else Path(out)
     to = to or _implied(path) or PERFETTO
     is_compressed = gzip or (path is not None and path.name.endswith(".gz"))
     _check(path, to, table, gzip, is_compressed)
     timeline = timeline_of(source, run=run, kinds=kinds)
     trace = timeline.trace
-    name = trace_name(Path(trace.source)) if trace.source else "trace"
+    name = trace_name(trace.source) if trace.source else "trace"
     if to == PERFETTO:
         files = _perfetto_files(timeline, path or _DIRECTORY / f"{name}.pftrace.gz")
     else:
@@ -142,15 +176,19 @@ def _table_files(trace: "Trace", out: Path | None, default: Path, to: str, table
     return {**files, directory / "trace.json": lambda draft: draft.write_text(about, "utf-8")}
 
 
+def _already_there(path: Path | str) -> TracekitError:
+    return TracekitError(f"{path} exists already. Give another --out, or replace it with --force.")
+
+
 def _write(files: Files, source: str, force: bool) -> None:
     """Fill each file and move it to its place; what speaks against one of them is said before any is written."""
     for path in files:
         if source:
-            refuse_inside(path, Path(source))
+            refuse_inside(path, source)
         if path.is_dir():
             raise TracekitError(f"{path} is a directory; give the file to write with --out.")
         if path.exists() and not force:
-            raise TracekitError(f"{path} exists already. Give another --out, or replace it with --force.")
+            raise _already_there(path)
     for path, fill in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

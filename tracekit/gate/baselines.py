@@ -3,16 +3,17 @@
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tracekit import remote
+from tracekit.comparison.sides import Compared, captures
 from tracekit.errors import TracekitError
 from tracekit.files import SUMMARY, file_part, is_saved_report
-from tracekit.gate.check import report_of
 from tracekit.report import storage
 from tracekit.report.model import Report
-from tracekit.timeline.timeline import Source
 from tracekit.units import quantity, size
 
 FOLDER = "baselines"
@@ -26,7 +27,7 @@ class Baseline:
     `bytes`."""
 
     name: str
-    path: Path
+    path: Path | str
     captures: int
     sources: tuple[str, ...]
     bytes: int
@@ -38,21 +39,29 @@ class Baseline:
         return f"{self.name}: {quantity(self.captures, 'capture')} of {sources}, {size(self.bytes // 1024 * 1024)}"
 
 
-def save(name: str, sources: Sequence[Source | Report], directory: str | os.PathLike[str] = FOLDER) -> Baseline:
+def save(name: str, sources: Sequence[Compared], directory: str | os.PathLike[str] = FOLDER) -> Baseline:
     """Save traces or reports, each a capture of one program, as the baseline `name` in `directory`.
 
-    One of the same name is replaced. What only pictures show is left out.
-    Raises TracekitError where there is none to save, and where the name is none or that of a folder of something else.
+    A directory of several runs or saved reports is several captures. One of the same name is replaced. What only
+    pictures show is left out. Raises TracekitError where there is none to save, and where the name is none or that of a
+    folder of something else.
     """
     if file_part(name) != [name]:
         raise TracekitError(f"{name!r} is no name for a baseline: give letters, digits, '-', '_' and '.'.")
     if not sources:
         raise TracekitError("A baseline is made of reports or traces: name one at least.")
-    place = path_of(name, directory)
-    if place.exists() and not _captures(place):
-        raise TracekitError(f"{place} is there and is no baseline. Give another name, or remove it.")
-    reports = [_small(report_of(source)) for source in sources]
-    draft = place.with_name(f".{name}.{os.getpid()}")
+    home = remote.place(directory)
+    with _listed(remote.child(home, name)) as there:
+        if there.exists() and not _captures(there):
+            raise TracekitError(f"{there} is there and is no baseline. Give another name, or remove it.")
+    reports = [_small(capture.report) for source in sources for capture in captures(source)]
+    with remote.written(remote.child(home, name), last=[f"1/{SUMMARY}"], stale=["*"]) as place:
+        _write(reports, place)
+        return replace(_baseline(place), path=remote.child(home, name))
+
+
+def _write(reports: Sequence[Report], place: Path) -> None:
+    draft = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         for number, report in enumerate(reports, 1):
             left_out = {section.key for section in report.sections}
@@ -64,28 +73,35 @@ def save(name: str, sources: Sequence[Source | Report], directory: str | os.Path
         raise TracekitError(f"The baseline cannot be written to {place}: {error}.") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return _baseline(place)
 
 
 def baselines(directory: str | os.PathLike[str] = FOLDER) -> tuple[Baseline, ...]:
     """The baselines in a folder, by name; none where there is no folder."""
-    place = Path(directory)
-    return tuple(_baseline(each) for each in sorted(place.iterdir()) if _captures(each)) if place.is_dir() else ()
+    home = remote.place(directory)
+    with _listed(home) as place:
+        found = [_baseline(each) for each in sorted(place.iterdir()) if _captures(each)] if place.is_dir() else []
+    return tuple(replace(each, path=remote.child(home, each.name)) for each in found)
 
 
-def path_of(name: str, directory: str | os.PathLike[str] = FOLDER) -> Path:
-    """Where the baseline of this name is, or would be."""
-    return Path(directory) / name
-
-
-def find(name: str, directory: str | os.PathLike[str] = FOLDER) -> Path:
+def find(name: str, directory: str | os.PathLike[str] = FOLDER) -> Path | str:
     """Where the baseline of this name is. Raises TracekitError, which names those there are, where there is none."""
-    place = path_of(name, directory)
-    if not _captures(place):
-        there = ", ".join(each.name for each in baselines(directory))
-        known = f"There are {there}." if there else "There are none: tracekit baseline save NAME REPORT makes one."
-        raise TracekitError(f"{Path(directory)} holds no baseline {name!r}. {known}")
+    home = remote.place(directory)
+    place = remote.child(home, name)
+    with _listed(place) as there:
+        is_there = bool(_captures(there))
+    if not is_there:
+        names = ", ".join(each.name for each in baselines(directory))
+        known = f"There are {names}." if names else "There are none: tracekit baseline save NAME REPORT makes one."
+        raise TracekitError(f"{home} holds no baseline {name!r}. {known}")
     return place
+
+
+@contextmanager
+def _listed(home: Path | str) -> Iterator[Path]:
+    """The baselines of a folder, to look at: of their frames, only names and lengths are fetched."""
+    with remote.listed(home, lambda name: 0) as tree:
+        tree.complete(tree.path.rglob(SUMMARY))
+        yield tree.path
 
 
 def _captures(place: Path) -> list[Path]:

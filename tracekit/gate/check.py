@@ -1,26 +1,29 @@
 """What `tracekit check` does: hold a report against rules, and say of each whether it is kept."""
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from itertools import combinations
 from typing import Any
 
+from tracekit import remote
+from tracekit.comparison.comparability import is_same
 from tracekit.comparison.comparison import compare
-from tracekit.comparison.sides import Compared
+from tracekit.comparison.sides import Capture, Compared, Reading, captures
 from tracekit.comparison.verdict import Change
+from tracekit.comparison.words import sources
 from tracekit.errors import NotMeasurable, TracekitError
-from tracekit.files import SUMMARY, is_saved_report
 from tracekit.gate import rules as _rules
 from tracekit.gate.rules import Rule
-from tracekit.report.build import analyse
-from tracekit.report.load import load
 from tracekit.report.measures import Measure
 from tracekit.report.model import Report
 from tracekit.report.section import FORMATS
-from tracekit.timeline.timeline import Source
 from tracekit.units import quantity
+
+# Of more captures than this the least and the greatest value are told.
+_MOST_VALUES = 6
 
 
 class Outcome(StrEnum):
@@ -46,15 +49,17 @@ _OF_CHANGE = {
 
 @dataclass(frozen=True)
 class RuleResult:
-    """The `outcome` of a rule, with the `rule` in words and what was `found`: a measured value, or why there is none.
+    """The `outcome` of a rule, with the `rule` in words and what was `found`: what was measured, or why nothing was.
 
-    `measure` is None where there is none.
+    `measures` are those of each capture, none where one cannot tell it; `measure` is the worst of them for the rule,
+    None without any.
     """
 
     rule: str
     outcome: Outcome
     found: str
     measure: Measure | None = None
+    measures: tuple[Measure, ...] = ()
 
     @property
     def text(self) -> str:
@@ -109,6 +114,7 @@ class CheckResult:
                     "value": result.measure and result.measure.value,
                     "unit": result.measure and str(result.measure.unit),
                     "where": result.measure and result.measure.where,
+                    "values": [measure.value for measure in result.measures],
                 }
                 for result in self.results
             ],
@@ -116,7 +122,7 @@ class CheckResult:
 
 
 def check(
-    source: Source | Report,
+    source: Compared,
     rules: str | os.PathLike[str] | Sequence[Rule] = (),
     *,
     baseline: Compared | None = None,
@@ -127,10 +133,12 @@ def check(
 ) -> CheckResult:
     """Hold a trace, a Report or the directory of a saved one against rules, those of a TOML file or a list of them.
 
-    With a `baseline` it is also to be no slower than that, by the verdict of `tracekit.compare`, which takes both sides
-    in the same forms, and `floor`; a directory of several runs is several captures. `phases` names annotations of a
-    trace to take as phases too; `run` and `kinds` are as `tracekit.read` takes them. A rule whose measure the trace
-    cannot tell does not hold. Raises TracekitError where a rule is none, or without any.
+    A sequence of these, or a directory of several runs or saved reports, is several captures of one program: a rule
+    holds where all of them keep it, is broken where all break it, and else inconclusive. With a `baseline` it is also
+    to be no slower than that, by the verdict of `tracekit.compare`, which takes both sides in the same forms, and
+    `floor`. `phases` names annotations of a trace to take as phases too; `run` and `kinds` are as `tracekit.read` takes
+    them. A rule whose measure a capture cannot tell does not hold. Raises TracekitError where a rule is none, without
+    any, and where one capture is given twice.
     """
     todo = _rules.read(rules) if isinstance(rules, str | os.PathLike) else tuple(rules)
     if not todo and baseline is None:
@@ -138,35 +146,26 @@ def check(
             "There is no rule to check. Give a file with --rules, or a bound, such as --max-idle 0.1 or --min-overlap "
             "devices=0.8, or a --baseline."
         )
-    options = {"phases": phases, "run": run, "kinds": kinds}
-    report = report_of(source, **options) if todo or any(options.values()) else None
-    results = [of_rule(report, rule) for rule in todo] if report else []
+    its = captures(source, Reading(tuple(phases), run, kinds))
+    _refuse_twice(its)
+    reports = [capture.report for capture in its]
+    results = [of_rule(reports, rule) for rule in todo]
     if baseline is not None:
-        is_path = isinstance(source, str | os.PathLike) and not any(options.values())
-        results.append(of_baseline(baseline, source if is_path or report is None else report, floor))
-    name = report.trace.source if report else str(getattr(source, "source", source))
-    return CheckResult(name, tuple(results))
+        results.append(of_baseline(baseline, reports, floor))
+    name = reports[0].trace.source
+    return CheckResult(name if len(its) == 1 else sources(capture.label for capture in its), tuple(results))
 
 
-def report_of(source: Source | Report, **options: Any) -> Report:
-    """The report of a source, where that is not one: of a trace it is made, one that was saved is loaded."""
-    if isinstance(source, Report):
-        return source
-    if isinstance(source, str | os.PathLike):
-        place = Path(source)
-        place = place.parent if place.name == SUMMARY else place
-        if is_saved_report(place):
-            if given := [name for name, value in options.items() if value]:
-                raise TracekitError(
-                    f"{place} is a saved report, to which {', '.join(given)} cannot be applied. Give its trace."
-                )
-            return load(place)
-    return analyse(source, **options)
+def _refuse_twice(its: Sequence[Capture]) -> None:
+    """Raise TracekitError where two captures are one: it would count twice."""
+    for one, other in combinations(its, 2):
+        if is_same(one.report, other.report):
+            raise TracekitError(f"{one.label} and {other.label} are one capture: give each once.")
 
 
-def of_baseline(baseline: Compared, source: Source | Report, floor: float | None = None) -> RuleResult:
+def of_baseline(baseline: Compared, source: Compared, floor: float | None = None) -> RuleResult:
     """Whether a source is no slower than a baseline, which the found text calls B and A."""
-    name = Path(baseline).name if isinstance(baseline, str | os.PathLike) else "given"
+    name = remote.base_name(remote.place(baseline)) if isinstance(baseline, str | os.PathLike) else "given"
     comparison = compare(baseline, source, floor=floor)
     verdict = comparison.verdict
     outcome = Outcome.UNKNOWN if verdict is None or comparison.is_same else _OF_CHANGE[verdict.outcome]
@@ -174,24 +173,55 @@ def of_baseline(baseline: Compared, source: Source | Report, floor: float | None
     return RuleResult(f"B no slower than A, the baseline {name}", outcome, f"{comparison.headline}{reason}")
 
 
-def of_rule(report: Report, rule: Rule) -> RuleResult:
-    """Whether the report keeps the rule."""
-    try:
-        measure = report.measure(
-            rule.measure, of=rule.of, phase=rule.phase, step=rule.step, device=rule.device, unit=rule.unit
-        )
-    except NotMeasurable as reason:
-        return RuleResult(rule.text, Outcome.UNKNOWN, str(reason))
-    bounds = [bound for bound in (rule.least, rule.most) if bound is not None]
-    is_kept = (rule.least is None or measure.value >= rule.least) and (rule.most is None or measure.value <= rule.most)
-    caveat = f"; {measure.caveat}" if measure.caveat else ""
-    found = f"{_value(measure, bounds)} ({measure.where}{caveat})"
-    return RuleResult(rule.text, Outcome.HOLDS if is_kept else Outcome.BROKEN, found, measure)
+def of_rule(reports: Sequence[Report], rule: Rule) -> RuleResult:
+    """Whether all of the reports keep the rule, each of a capture of one program.
+
+    Where some do and some do not, nothing says on which side of the bound the program is: inconclusive.
+    """
+    measures, unknown = [], []
+    for report in reports:
+        try:
+            measure = report.measure(
+                rule.measure, of=rule.of, phase=rule.phase, step=rule.step, device=rule.device, unit=rule.unit
+            )
+            measures.append(measure)
+        except NotMeasurable as reason:
+            unknown.append(str(reason))
+    if unknown:
+        where = f"In {len(unknown)} of {len(reports)} captures: " if len(reports) > 1 else ""
+        return RuleResult(rule.text, Outcome.UNKNOWN, f"{where}{unknown[0]}")
+    worst = max(measures, key=lambda measure: _beyond(measure, rule))
+    broken = sum(_beyond(measure, rule) > 0 for measure in measures)
+    outcome = Outcome.HOLDS if not broken else Outcome.BROKEN if broken == len(measures) else Outcome.INCONCLUSIVE
+    where = f"{worst.where}{'; ' if worst.caveat else ''}{worst.caveat}"
+    if len(measures) == 1:
+        found = f"{_value(worst, rule)} ({where})"
+    else:
+        verb = "breaks" if broken == 1 else "break"
+        split = f", of which {broken} {verb} it" if outcome == Outcome.INCONCLUSIVE else ""
+        found = f"{_values(measures, rule)} in {len(measures)} captures{split} (worst: {where})"
+    return RuleResult(rule.text, outcome, found, worst, tuple(measures))
 
 
-def _value(measure: Measure, bounds: Sequence[float]) -> str:
+def _beyond(measure: Measure, rule: Rule) -> float:
+    """How far a value is on the wrong side of the bounds; 0 or less where it keeps them."""
+    below = -math.inf if rule.least is None else rule.least - measure.value
+    above = -math.inf if rule.most is None else measure.value - rule.most
+    return max(below, above)
+
+
+def _values(measures: Sequence[Measure], rule: Rule) -> str:
+    """The values of all captures, in order; of many the least and the greatest."""
+    if len(measures) <= _MOST_VALUES:
+        *first, last = (_value(measure, rule) for measure in measures)
+        return f"{', '.join(first)} and {last}"
+    ordered = sorted(measures, key=lambda measure: measure.value)
+    return f"{_value(ordered[0], rule)} to {_value(ordered[-1], rule)}"
+
+
+def _value(measure: Measure, rule: Rule) -> str:
     """The value as people read it, with its side of the bound where it would read as a bound that it is not."""
-    for bound in bounds:
+    for bound in (bound for bound in (rule.least, rule.most) if bound is not None):
         if FORMATS[measure.unit](bound) == measure.text and bound != measure.value:
             return f"just {'below' if measure.value < bound else 'above'} {measure.text}"
     return measure.text

@@ -6,13 +6,19 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+from tracekit import remote
 from tracekit.errors import TracekitError
 from tracekit.files import replaced
 from tracekit.gate.check import CheckResult, Outcome
-from tracekit.gate.github import annotations, step_summary
 from tracekit.gate.junit import junit
 
 _WIDTH = max(map(len, Outcome))
+_MARKS = {
+    Outcome.HOLDS: ":white_check_mark:",
+    Outcome.BROKEN: ":x:",
+    Outcome.UNKNOWN: ":grey_question:",
+    Outcome.INCONCLUSIVE: ":warning:",
+}
 
 
 def lines(result: CheckResult) -> list[str]:
@@ -20,7 +26,7 @@ def lines(result: CheckResult) -> list[str]:
     return [*(f"{each.outcome:<{_WIDTH}}  {each.text}" for each in result.results), result.headline]
 
 
-def publish(result: CheckResult, junit_file: Path | None = None, as_json: bool = False) -> None:
+def publish(result: CheckResult, junit_file: str | os.PathLike[str] | None = None, as_json: bool = False) -> None:
     """Print the results, and write them where they are asked for: to a JUnit file, and where GitHub Actions runs this.
 
     Raises TracekitError where a file cannot be written.
@@ -28,9 +34,10 @@ def publish(result: CheckResult, junit_file: Path | None = None, as_json: bool =
     print(json.dumps(result.data, indent=1) if as_json else "\n".join(lines(result)))
     try:
         if junit_file is not None:
-            junit_file.parent.mkdir(parents=True, exist_ok=True)
             text = junit(result, datetime.now())
-            replaced(junit_file, lambda draft: draft.write_text(text, "utf-8"))
+            with remote.written(remote.place(junit_file)) as place:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                replaced(place, lambda draft: draft.write_text(text, "utf-8"))
             print(f"Wrote {junit_file}", file=sys.stderr)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             print("\n".join(annotations(result)), file=sys.stderr if as_json else sys.stdout)
@@ -39,3 +46,34 @@ def publish(result: CheckResult, junit_file: Path | None = None, as_json: bool =
                     file.write(step_summary(result))
     except OSError as error:
         raise TracekitError(f"The results cannot be written: {error}.") from None
+
+
+def annotations(result: CheckResult) -> list[str]:
+    """A workflow command of GitHub Actions for each rule that does not hold
+    (https://docs.github.com/actions/reference/workflow-commands-for-github-actions)."""
+    return [
+        f"::{'warning' if each.outcome == Outcome.INCONCLUSIVE else 'error'} "
+        f"title={_escaped(f'tracekit check: {each.outcome}', ':,')}::{_escaped(each.text)}"
+        for each in result.results
+        if each.outcome != Outcome.HOLDS
+    ]
+
+
+def step_summary(result: CheckResult) -> str:
+    """A table of all rules, in Markdown, for the summary of a step of GitHub Actions."""
+    rows = [
+        f"| {_MARKS[each.outcome]} {each.outcome} | {_cell(each.rule)} | {_cell(each.found)} |"
+        for each in result.results
+    ]
+    head = f"### tracekit check: {_cell(result.source or 'a report')}\n\n{result.headline}\n"
+    return "\n".join([head, "| | rule | measured |", "|---|---|---|", *rows, ""])
+
+
+def _escaped(text: str, more: str = "") -> str:
+    for sign in f"%\r\n{more}":
+        text = text.replace(sign, f"%{ord(sign):02X}")
+    return text
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

@@ -2,10 +2,8 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tracekit import times
@@ -13,6 +11,7 @@ from tracekit.errors import TracekitError
 from tracekit.report.measures import MEASURES, nearest
 from tracekit.report.measures import check as check_measure
 from tracekit.report.section import FORMATS, Unit
+from tracekit.vocabulary.rules import tables
 
 _KEYS = ("measure", "of", "min", "max", "phase", "step", "device", "name")
 _SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
@@ -110,24 +109,12 @@ def _bound(value: str | float, measure: str) -> tuple[float, Unit]:
     return times.parse(text, f"the bound of {measure}"), Unit.TIME
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
-    """The rules in a TOML file, in order; docs/howto/ci.md describes it.
+def read(location: str | os.PathLike[str]) -> tuple[Rule, ...]:
+    """The rules in the TOML file at a path or URL, in order; docs/howto/ci.md describes it.
 
     Raises TracekitError, which names the file and the rule, where one is wrong or there is none.
     """
-    place = Path(path)
-    try:
-        content = tomllib.loads(place.read_text("utf-8"))
-    except OSError as error:
-        raise TracekitError(f"The rules file {place} cannot be read: {error.strerror}. Check --rules.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TracekitError(f"The rules file {place} is not TOML: {error}.") from None
-    if other := [key for key in content if key != "rule"]:
-        raise TracekitError(f"{place} holds {other[0]!r}, which is no rule: each rule is a table that begins [[rule]].")
-    tables = content.get("rule")
-    if not (isinstance(tables, list) and tables and all(isinstance(table, dict) for table in tables)):
-        raise TracekitError(f"{place} holds no rules: each rule is a table that begins [[rule]].")
-    return tuple(_of_table(f"Rule {number} of {place}", table) for number, table in enumerate(tables, 1))
+    return tuple(_of_table(label, table) for label, table in tables(location, "--rules", "docs/howto/ci.md"))
 
 
 def _of_table(label: str, table: Mapping[str, Any]) -> Rule:

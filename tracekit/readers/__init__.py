@@ -2,118 +2,306 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from tracekit import cores
-from tracekit.columns import constant, frame
+from tracekit import cores, remote
+from tracekit.columns import concat, constant, frame, records
 from tracekit.errors import TraceError
 from tracekit.files import path_of
-from tracekit.readers import chrome, device_clocks, find, formats, merge
+from tracekit.readers import chrome, device_clocks, find, formats, losses, merge, summary
 from tracekit.readers.chrome import Dialect, Document
-from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, Trace
+from tracekit.readers.formats import NSYS_PARQUET, SUMMARY, FileType
+from tracekit.readers.losses import Lost
+from tracekit.readers.summary import HostTrace
+from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, Trace
 from tracekit.vocabulary import rules
+from tracekit.vocabulary.losses import DAMAGE, Loss, damage
 
 T = TypeVar("T")
 
+_NAMED = 3  # of the files that cannot be read, so many are named
 _MOST_THREADS = 4  # each holds a whole file
+_CAPTURE = "capture.json"  # what `tracekit capture` says of a run
 
 
-def read(source: str | os.PathLike[str], run: str | None = None, kinds: str | os.PathLike[str] | None = None) -> Trace:
+def read(
+    source: str | os.PathLike[str],
+    run: str | None = None,
+    kinds: str | os.PathLike[str] | None = None,
+    *,
+    strict: bool = False,
+) -> Trace:
     """The trace at `source`: a file of any format, a run of several hosts or ranks, or a directory that holds runs.
 
     Formats are told by content: XSpace (JAX, TensorFlow), Chrome JSON (PyTorch Kineto, JAX, MXNet), Nsight Systems'
-    SQLite export. `run` names one of several runs, else the newest is read and a note says so. The files of a run
-    become one trace, as `merge` says. `kinds` is a file of the user's own rules for what an operation is
-    (vocabulary.rules); a mistake in it is raised before anything is read. Raises TraceError if nothing is there, if it
-    is broken, or if there is no run of that name.
+    SQLite export, rocprofv3's JSON. `run` names one of several runs, else the newest that can be read is, and a note
+    says so. The files of a run become one trace, as `merge` says; a summary (`tracekit.summarise`) stands for the file
+    that it was made of. `kinds` is a file of the user's own rules for what an operation is (vocabulary.rules); a
+    mistake in it is raised before anything is read. Of damaged files what is whole is read; what is not is counted in
+    `Trace.losses` and told in `Trace.notes`. Raises TraceError if nothing is there, if nothing of it is whole, if there
+    is no run of that name, or with `strict` if anything is damaged.
     """
-    path = path_of(source)
-    own = rules.read(Path(kinds)) if kinds else ()
-    try:
-        origin = find.find(path, run)
-    except OSError as error:  # a directory that may not be looked into
-        raise TraceError(f"{error.filename or source} cannot be read: {error.strerror}.") from None
-    notes: list[str] = []
-    ranks = None
-    if origin.file_type is formats.CHROME:
-        traces, ranks, notes = _chrome(origin.files)
-    else:
-        (reader,) = (each.reader for each in formats.FORMATS if each.file_type is origin.file_type)
-        assert not isinstance(reader, Dialect)
-        traces = _each(reader, origin.files)
-    capture = _capture(origin.directory)
-    machines = capture.get("machines") if capture else None
-    trace = merge.merge(
-        [device_clocks.fit(each) for each in traces],
-        ranks if path.is_dir() else None,
-        machines if isinstance(machines, dict) else None,
-    )
+    place = path_of(source)
+    own = rules.read(kinds) if kinds else ()
+    with _located(place, run) as (tree, origin):
+        try:
+            trace = _run(tree, origin)
+            if run is None and len(origin.runs) > 1:
+                _refuse_nothing_whole(trace)
+        except TraceError as error:
+            if run is not None or strict:
+                raise
+            trace = _older_run(tree, origin.runs, error)
+        trace = _named(trace, tree)
     unused = rules.unused(trace.events, own)
-    return replace(
+    trace = replace(
         trace,
         events=rules.apply(trace.events, own) if own else trace.events,
-        source=os.fspath(source),
+        source=os.fspath(source if isinstance(place, Path) else place),
+        notes=(*trace.notes, *unused),
+    )
+    if strict:
+        _refuse_damaged(trace)
+    return trace
+
+
+def _run(tree: remote.Tree, origin: find.TraceFiles) -> Trace:
+    """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
+    hosts, unknown, damaged = _read_files(origin, tree)
+    hosts, notes = _of_one_profiler(hosts)
+    files = len(origin.files) + len(origin.summaries) + len(origin.unreadable)
+    lost = _lost_files([*origin.unreadable, *damaged], files)
+    lost += [Lost(Loss.RUNS, 1, None, why) for why in origin.newer]
+    sizes = {host.world_size for host in hosts}
+    captures = (host.capture for host in hosts if host.capture is not None)
+    capture = _capture(origin.directory) or next(captures, None)
+    stated = capture.get("machines") if capture else None
+    machines = (
+        {host: name for host, name in stated.items() if isinstance(name, str)} if isinstance(stated, dict) else {}
+    )
+    several = tree.path.is_dir() and len(sizes) == 1
+
+    def merged(_: Path) -> Trace:
+        traces = [device_clocks.fit(host.trace) for host in hosts]
+        return merge.merge(traces, sizes.pop() if several else None, machines or None)
+
+    trace = _guarded(merged, tree.path)
+    of_hosts = dict.fromkeys(note for host in hosts for note in host.notes)
+    return replace(
+        trace,
         runs=origin.runs,
-        notes=(*origin.notes, *notes, *trace.notes, *unused),
+        losses=concat(LOSS_COLUMNS, [losses.table("", lost), trace.losses]),
+        notes=(*losses.notes(lost), *origin.notes, *of_hosts, *unknown, *notes, *trace.notes),
         capture=capture,
     )
 
 
-def _each(reader: Callable[[Path], T], files: Sequence[Path]) -> list[T]:
-    """What `reader` gives of every file, a few at a time: the decoder of XSpaces, zlib and numpy hold no GIL."""
-    if len(files) == 1:
-        return [reader(files[0])]
-    with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
-        return list(pool.map(reader, files))
-
-
-def _chrome(files: Sequence[Path]) -> tuple[list[Trace], int | None, list[str]]:
-    """The traces in Chrome JSON files of one profiler, how many ranks their job had if all say the same, and notes."""
-    by_format: dict[str, list[tuple[Trace, int | None]]] = {}
-    unknown: list[str] = []
-    for file, (name, trace, ranks) in zip(files, _each(_chrome_file, files), strict=True):
-        if trace is None:
-            unknown.append(file.name)
-        else:
-            by_format.setdefault(name, []).append((trace, ranks))
-    writers = formats.writers(formats.CHROME)
-    if not by_format:
-        raise TraceError(
-            f"{files[0]} holds trace events, but not as {writers} writes them. Give the file that the profiler itself "
-            "wrote."
+def _older_run(tree: remote.Tree, runs: Sequence[str], error: TraceError) -> Trace:
+    """The newest of `runs` behind the first, which failed with `error`, that can be read; raises that if there is
+    none."""
+    for name in runs[1:]:
+        try:
+            trace = _run(tree, _find(tree.path, name))
+            _refuse_nothing_whole(trace)
+        except TraceError:
+            continue
+        reason = str(error).replace(f"{tree.path}/", "").split(". ")[0].rstrip(".")
+        lost = Lost(Loss.RUNS, 1, None, f"{runs[0]}: {reason}; {name} was read instead")
+        return replace(
+            trace,
+            losses=concat(LOSS_COLUMNS, [losses.table("", [lost]), trace.losses]),
+            notes=(*losses.notes([lost]), *trace.notes),
         )
-    notes = [f"Skipped {', '.join(unknown)}: not written by {writers}."] if unknown else []
-    most = max(by_format.values(), key=len)
-    others = [Path(trace.source).name for traces in by_format.values() if traces is not most for trace, _ in traces]
-    if others:
-        notes.append(f"Skipped {', '.join(others)}: written by another profiler than the other files.")
-    sizes = {ranks for _, ranks in most}
-    return [trace for trace, _ in most], sizes.pop() if len(sizes) == 1 else None, notes
+    raise error
 
 
-def _chrome_file(path: Path) -> tuple[str, Trace | None, int | None]:
-    """The format of a Chrome JSON file, its trace, and its job's number of ranks; no trace if no format is known."""
+def _refuse_nothing_whole(trace: Trace) -> None:
+    """Raise TraceError where a damaged trace holds nothing that is whole."""
+    if trace.events.empty and trace.spans.empty:
+        _refuse_damaged(trace)
+
+
+def _named(trace: Trace, tree: remote.Tree) -> Trace:
+    """The trace with its files by their URLs, where they lie in a store."""
+    if not tree.url:
+        return trace
+    return replace(
+        trace,
+        hosts=trace.hosts.assign(source=trace.hosts["source"].cat.rename_categories(tree.named)),
+        losses=trace.losses.assign(evidence=trace.losses["evidence"].cat.rename_categories(tree.named)),
+        source=tree.named(trace.source),
+        notes=tuple(map(tree.named, trace.notes)),
+    )
+
+
+def host_trace(source: str | os.PathLike[str], run: str | None = None) -> HostTrace:
+    """What the one file at `source` holds, as its reader gives it: what a summary is made of.
+
+    `source` and `run` are as `read` takes them. Raises TraceError as `read` does, and where there are several files.
+    """
+    with _located(path_of(source), run) as (tree, origin):
+        files = [*origin.files, *origin.summaries]
+        several = len(files) + len(origin.unreadable)
+        if several > 1:
+            raise TraceError(
+                f"{source} holds the files of {several} hosts or ranks, and a summary is of one. Give one of them, "
+                f"such as {files[0]}."
+            )
+        (host,), notes, _ = _read_files(origin, tree)
+        capture = _capture(origin.directory) or host.capture
+        notes = [*host.notes, *map(tree.named, origin.notes), *notes]
+        return replace(host, trace=_named(host.trace, tree), capture=capture, notes=tuple(notes))
+
+
+@contextmanager
+def _located(place: Path | str, run: str | None) -> Iterator[tuple[remote.Tree, find.TraceFiles]]:
+    """What lies at `place`, and which files of it are read."""
+    if isinstance(place, str) and place.endswith(NSYS_PARQUET.suffixes):  # one table of an export, which has all
+        place = remote.parent(place)
+    with remote.listed(place, find.head_bytes, beside=[_CAPTURE]) as tree:
+        if tree.url:
+            tree.complete(find.told_by_their_ends(tree.path))
+        yield tree, _find(tree.path, run)
+
+
+def _find(path: Path, run: str | None) -> find.TraceFiles:
+    try:
+        return find.find(path, run)
+    except OSError as error:  # a directory that may not be looked into
+        raise TraceError(f"{error.filename or path} cannot be read: {error.strerror}.") from None
+
+
+def _refuse_damaged(trace: Trace) -> None:
+    """Raise TraceError if anything of the trace is damaged."""
+    damaged = [
+        damage(Loss(row["what"]), row["lost"], row["total"], row["evidence"])
+        for row in records(trace.losses)
+        if row["what"] in DAMAGE
+    ]
+    if damaged:
+        more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
+        raise TraceError(
+            f"{trace.source} is damaged: {damaged[0]}{more} Copy its files again, or read without strict what is whole."
+        )
+
+
+def _lost_files(damaged: Sequence[str], files: int) -> list[Lost]:
+    """The loss of whole files, each told by a sentence."""
+    if not damaged:
+        return []
+    more = f"; and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
+    return [Lost(Loss.FILES, len(damaged), files, "; ".join(damaged[:_NAMED]) + more)]
+
+
+def _each(reader: Callable[[Path], T], files: Sequence[Path]) -> tuple[list[T], list[str]]:
+    """What `reader` gives of every file that can be read, and why others cannot.
+
+    A few are read at a time: the decoder of XSpaces, zlib and numpy hold no GIL. Raises TraceError if none can be read.
+    """
+    if len(files) == 1:
+        return [_guarded(reader, files[0])], []
+    with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
+        results = [*pool.map(lambda file: _result(reader, file), files)]
+    errors = {file: result for file, result in zip(files, results, strict=True) if isinstance(result, TraceError)}
+    if len(errors) == len(files):
+        raise errors[files[0]]
+    damaged = [str(error).replace(str(file), find.label(file)).rstrip(".") for file, error in errors.items()]
+    return [result for result in results if not isinstance(result, TraceError)], damaged
+
+
+def _result(reader: Callable[[Path], T], file: Path) -> T | TraceError:
+    try:
+        return _guarded(reader, file)
+    except TraceError as error:
+        return error
+
+
+def _guarded(reader: Callable[[Path], T], file: Path) -> T:
+    """What `reader` gives of a file; whatever else it raises becomes a TraceError that names the file."""
+    try:
+        return reader(file)
+    except TraceError:
+        raise
+    except FileNotFoundError:
+        raise TraceError(f"{file} is no longer there: it was moved or deleted while it was read.") from None
+    except OSError as error:
+        raise TraceError(f"{file} cannot be read: {error.strerror or error}.") from None
+    except MemoryError:
+        raise TraceError(
+            f"{file} does not fit in memory: record fewer steps, or read it on a larger machine."
+        ) from None
+    except Exception as error:
+        raise TraceError(
+            f"{file} cannot be read: it is damaged in a way that tracekit does not know ({type(error).__name__}). Copy "
+            "it again; if that does not help, please report it, with the file if it may be shared."
+        ) from error
+
+
+def _read_files(origin: find.TraceFiles, tree: remote.Tree) -> tuple[list[HostTrace], list[str], list[str]]:
+    """What the files hold that a known profiler wrote, the note on others, and why files cannot be read."""
+    tree.complete([*origin.needed, origin.directory / _CAPTURE])
+    summaries = set(origin.summaries)
+    read_each, damaged = _each(
+        lambda file: (file, _host_trace(file, SUMMARY if file in summaries else origin.file_type)),
+        [*origin.files, *origin.summaries],
+    )
+    known = [host for _, host in read_each if host is not None]
+    unknown = [file.name for file, host in read_each if host is None]
+    writers = formats.writers(formats.CHROME)
+    if not known:
+        raise TraceError(
+            f"{origin.files[0]} holds trace events, but not as {writers} writes them. Give the file that the profiler "
+            "itself wrote."
+        )
+    return known, [f"Skipped {', '.join(unknown)}: not written by {writers}."] if unknown else [], damaged
+
+
+def _host_trace(path: Path, file_type: FileType) -> HostTrace | None:
+    """What the file at `path` holds; None if it is a Chrome JSON document of no known profiler."""
+    if file_type is SUMMARY:
+        return summary.read(path)
+    if file_type is not formats.CHROME:
+        (reader,) = (each.reader for each in formats.FORMATS if each.file_type is file_type)
+        assert not isinstance(reader, Dialect)
+        return HostTrace(reader(path))
     document = chrome.load(path)
     if match := formats.dialect(document):
-        name, dialect = match
-        return name, dialect.read(document, path), dialect.ranks(document)
-    return "", None if len(document) else _empty(document, path), None
+        _, dialect = match
+        return HostTrace(dialect.read(document, path), dialect.ranks(document))
+    return None if len(document) else HostTrace(_empty(document, path))
+
+
+def _of_one_profiler(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[str]]:
+    """Those of the `hosts` that were written by the profiler that wrote most, and the note on the others."""
+    by_format: dict[str, list[HostTrace]] = {}
+    for host in hosts:
+        by_format.setdefault(host.trace.format, []).append(host)
+    most = max(by_format.values(), key=len)
+    others = [Path(host.trace.source).name for host in hosts if host.trace.format != most[0].trace.format]
+    return most, [f"Skipped {', '.join(others)}: written by another profiler than the other files."] if others else []
 
 
 def _empty(document: Document, path: Path) -> Trace:
     """The trace of a document without events, which tells no profiler."""
     host = constant(path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".trace"), 1)
-    return Trace(frame(EVENT_COLUMNS), hosts=frame(HOST_COLUMNS, {"host": host}), format="chrome")
+    return Trace(
+        frame(EVENT_COLUMNS),
+        hosts=frame(HOST_COLUMNS, {"host": host}),
+        losses=losses.table(str(host[0]), document.lost),
+        notes=document.notes,
+        format="chrome",
+    )
 
 
 def _capture(directory: Path) -> dict[str, object] | None:
     """What `capture.json` in the run's directory says, None if there is none or it is unreadable."""
     try:
-        capture = json.loads((directory / "capture.json").read_text(encoding="utf-8"))
+        capture = json.loads((directory / _CAPTURE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return capture if isinstance(capture, dict) else None

@@ -5,7 +5,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-_READ_BYTES = 1 << 18
+READ_BYTES = 1 << 18
 _UNPACKED_BYTES = 1 << 20  # at most, of what the bytes read unpack to
 _GZIP = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"
@@ -68,7 +68,7 @@ class Content:
 def content(path: Path) -> Content:
     """The beginning of the file at `path`."""
     with path.open("rb") as file:
-        head = file.read(_READ_BYTES)
+        head = file.read(READ_BYTES)
     if not head.startswith(_GZIP):
         return Content(path, head, gzipped=False)
     try:

@@ -1,16 +1,30 @@
 """Which files a path means: one file, a run of several hosts or ranks, or a directory that holds runs."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
 from tracekit.errors import TraceError
-from tracekit.files import SUMMARY, refuse_saved_report
+from tracekit.files import SUMMARY as REPORT_SUMMARY
+from tracekit.files import refuse_saved_report
 from tracekit.readers import formats
-from tracekit.readers.content import description
-from tracekit.readers.formats import CHROME, FILE_TYPES, NSYS, NSYS_REPORT, XSPACE, FileType
+from tracekit.readers.content import READ_BYTES, description
+from tracekit.readers.formats import (
+    CHROME,
+    FILE_TYPES,
+    NSYS,
+    NSYS_JAX,
+    NSYS_PARQUET,
+    NSYS_REPORT,
+    ROCPROF,
+    SUMMARY,
+    XSPACE,
+    FileType,
+)
+from tracekit.readers.nsys import parquet_export
 from tracekit.vocabulary.ranks import is_part_of_run
 
 _NEXT = (
@@ -21,16 +35,25 @@ _NEXT = (
 _CACHES = re.compile(r"^\.|^ALL_HOSTS\.|\.SSTABLE$|\.hlo_proto\.pb$|^cache_version\.txt$")
 _JAX_COPY = "perfetto_trace.json.gz"
 _DEEPEST = 4
+# Names that only traces have, of types whose suffixes other files have too.
+_OWN_SUFFIXES: dict[str, tuple[str, ...]] = {
+    NSYS_JAX.name: (),
+    NSYS_PARQUET.name: (),
+    ROCPROF.name: ("_results.json",),
+    CHROME.name: (".trace.json", ".trace.json.gz"),
+}
 _READABLE = tuple(file_type for file_type in FILE_TYPES if file_type.export_hint is None)
 _TRACE_SUFFIXES = tuple(suffix for file_type in _READABLE for suffix in file_type.suffixes)
 
 
 @dataclass(frozen=True)
 class TraceFiles:
-    """The files of one trace, all of one type.
+    """The files of one trace, all of one type, and the `summaries` of others of its hosts; if there are only these,
+    they are its files.
 
     `directory` holds them; `runs` are the names of all runs that the path holds, this one first; `notes` say what was
-    chosen and what was skipped.
+    chosen and what was skipped. `unreadable`: the files that are called as if they held the other hosts or ranks, and
+    hold no trace, each with what it is. `newer`: the runs that are newer and hold no trace, each with the reason.
     """
 
     directory: Path
@@ -38,6 +61,16 @@ class TraceFiles:
     file_type: FileType
     runs: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    summaries: tuple[Path, ...] = ()
+    newer: tuple[str, ...] = ()
+
+    @property
+    def needed(self) -> tuple[Path, ...]:
+        """All files that are opened to read it: with the one file that stands for an export in Parquet, its tables."""
+        exports = self.files if self.file_type is NSYS_PARQUET else ()
+        tables = (table for file in exports for table in parquet_export.tables(file))
+        return (*self.files, *self.summaries, *tables)
 
 
 @dataclass(frozen=True)
@@ -54,13 +87,30 @@ class _Run:
         return any(file_type in _READABLE for _, file_type in self.files)
 
 
+def head_bytes(name: str) -> int:
+    """How many of its first bytes say whether a file of this name is a trace: none of what a viewer has written, few of
+    an XSpace, which its name tells."""
+    if _CACHES.search(name):
+        return 0
+    return 64 if name.endswith(XSPACE.suffixes) and not name.endswith(".gz") else READ_BYTES
+
+
+def told_by_their_ends(path: Path) -> list[Path]:
+    """The files at or below `path` that are told by their ends, not by their first bytes: zip archives; and a file that
+    is named."""
+    if path.is_file():
+        return [path]
+    return [file for file in path.rglob("*.zip") if not file.name.endswith(SUMMARY.suffixes)]
+
+
 def find(path: Path, run: str | None = None) -> TraceFiles:
     """What to read for `path`.
 
     A file is taken for what it holds, whatever its name. A directory is a run if traces stand in it; else every
     `plugins/profile/<run>` below it is one, or any directory with traces, where directories that are numbered as ranks
     or hosts are one together. Of several runs the newest is taken, or the one called `run`; of several types of file
-    the one that tells most. Files that are no traces are passed over. Raises TraceError if there is nothing to read.
+    the one that tells most, and with it all summaries. Files that are no traces are passed over. Raises TraceError if
+    there is nothing to read.
     """
     if not path.exists():
         raise TraceError(f"{path} does not exist. {_NEXT}")
@@ -81,21 +131,33 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     notes = []
     if runs:
         notes.append(f"{path} contains {len(names)} runs; {chosen.name} was read. --run NAME picks another.")
-    if chosen.directory != path and (beside := _traces(path)):
-        notes.append(f"Skipped {_short_list([file.name for file, _ in beside])}, which is in none of the runs.")
+    beside = [file.name for file, _ in _traces(path) if (file, SUMMARY) not in chosen.files]
+    if chosen.directory != path and beside:
+        notes.append(f"Skipped {_short_list(beside)}, which is in none of the runs.")
     files, file_type, skipped = _one_type(chosen)
+    summaries = [file for file, of_type in chosen.files if of_type is SUMMARY and file_type is not SUMMARY]
+    if above := [file.name for file in summaries if file.parent == path != chosen.directory]:
+        notes.append(f"Read as other hosts of the run {chosen.name}: {_short_list(above)}.")
     own_names = list(dict.fromkeys(file.parent.name for file in files if file.parent.parent.name == "profile"))
     if len(own_names) > 1:
         notes.append(f"Each process named its run itself: {_short_list(own_names)} were read as one run.")
     other_runs = (each.name for each in runs)
+    known = {file for file, _ in chosen.files}
     return TraceFiles(
-        chosen.directory, files, file_type, (chosen.name, *other_runs), (*notes, *skipped, *_empty(files))
+        chosen.directory,
+        files,
+        file_type,
+        (chosen.name, *other_runs),
+        (*notes, *skipped),
+        tuple(dict.fromkeys([*_unreadable(files, file_type, known), *_unreadable(summaries, SUMMARY, known)])),
+        tuple(summaries),
+        () if run is not None else tuple(_newer_without_trace(path, chosen)),
     )
 
 
 def _type_of_named_file(path: Path) -> FileType:
     file_type = _file_type(path, sure=True)
-    if file_type is None or path.name == SUMMARY:
+    if file_type is None or path.name == REPORT_SUMMARY:
         refuse_saved_report(path)
     if file_type is None:
         raise TraceError(f"{path} is not a supported trace: it is {description(path)}. {_NEXT}")
@@ -117,6 +179,8 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
         for file, file_type in run.files:
             if file_type.export_hint:
                 return file_type.export_hint(file)
+    for file in _files(path):
+        _file_type(file)  # raises for one that may not be read
     empty = [file for file in _files(path) if file.name.endswith(_TRACE_SUFFIXES) and not file.stat().st_size]
     if empty:
         return f"{path} contains no trace: {empty[0].name} is empty (0 bytes). {_NEXT}"
@@ -130,9 +194,12 @@ def _runs(path: Path) -> list[_Run]:
         return [_Run(path.name, path, here)]
     below_profiles = [run for profile in _profiles(path) for run in sorted(profile.iterdir()) if run.is_dir()]
     runs = _by_rank(path, below_profiles)
-    if runs or here:
-        return runs or [_Run(path.name, path, here)]
-    return _by_rank(path, _directories(path, _DEEPEST))
+    summaries = tuple(each for each in here if each[1] is SUMMARY)
+    if len(summaries) == len(here):
+        runs = runs or _by_rank(path, _directories(path, _DEEPEST))
+    if len(runs) == 1:  # of which those above it are other hosts
+        return [replace(runs[0], files=runs[0].files + summaries)]
+    return runs or ([_Run(path.name, path, here)] if here else [])
 
 
 def _by_rank(path: Path, directories: Iterable[Path]) -> list[_Run]:
@@ -175,7 +242,12 @@ def _profiles(path: Path) -> list[Path]:
         return [path]
     if path.name == "plugins":
         return [path / "profile"] if (path / "profile").is_dir() else []
-    return sorted(profile for profile in path.glob("**/plugins/profile") if profile.is_dir())
+    # A hidden directory is one that a capture has not finished.
+    return sorted(
+        profile
+        for profile in path.glob("**/plugins/profile")
+        if profile.is_dir() and not any(part.startswith(".") for part in profile.relative_to(path).parts)
+    )
 
 
 def _directories(path: Path, depth: int) -> Iterator[Path]:
@@ -187,13 +259,32 @@ def _directories(path: Path, depth: int) -> Iterator[Path]:
                 yield from _directories(directory, depth - 1)
 
 
+def _newer_without_trace(path: Path, chosen: _Run) -> Iterator[str]:
+    """The runs of profiles at or below `path` that are newer than the one `chosen` and hold no trace, and why."""
+    newest = _age(chosen)[0]
+    for profile in _profiles(path):
+        for directory in sorted(profile.iterdir()):
+            if not directory.is_dir() or directory.stat().st_mtime <= newest or _traces(directory):
+                continue
+            files = _files(directory)
+            # A run's capture.json is JSON, and no trace.
+            named = [file for file in files if file.name.endswith(_TRACE_SUFFIXES) and file.name != "capture.json"]
+            if named or not files:
+                why = f"{named[0].name} is {_what(named[0])}" if named else "it is empty"
+                yield f"{directory.name}: {why}; {chosen.name} was read instead"
+
+
 def _files(directory: Path) -> list[Path]:
     return sorted(file for file in directory.iterdir() if file.is_file() and not _CACHES.search(file.name))
 
 
 def _traces(directory: Path) -> tuple[tuple[Path, FileType], ...]:
     """The files in `directory` that are traces, by their content; XSpaces, which have no magic, by name too."""
-    traces = [(file, file_type) for file in _files(directory) if (file_type := _file_type(file))]
+    traces = []
+    for file in _files(directory):
+        with suppress(TraceError):  # of one that may not be read, `_unreadable` tells
+            if file_type := _file_type(file):
+                traces.append((file, file_type))
     return tuple(
         (file, file_type)
         for file, file_type in traces
@@ -212,8 +303,9 @@ def _one_type(run: _Run) -> tuple[tuple[Path, ...], FileType, list[str]]:
         notes.append(f"Skipped {_JAX_COPY}, which is a copy of {files[0].name}.")
     # JAX writes a JSON copy of its own beside every XSpace: that this one is not read is worth no word.
     hosts = {file.name.split(".xplane.")[0] for file in files} if chosen is XSPACE else set()
-    for file_type in (NSYS, CHROME):
-        names = dict.fromkeys(file.name for file in by_type[file_type]) if file_type is not chosen else ()
+    for file_type in _READABLE:
+        is_other = file_type not in (chosen, SUMMARY)
+        names = dict.fromkeys(file.name for file in by_type[file_type]) if is_other else ()
         skipped = [name for name in names if name != _JAX_COPY and name.split(".trace.json")[0] not in hosts]
         if skipped:
             notes.append(f"Skipped {_short_list(skipped)}: the run's {chosen.title} files were read instead.")
@@ -224,11 +316,45 @@ def _one_type(run: _Run) -> tuple[tuple[Path, ...], FileType, list[str]]:
     return tuple(files), chosen, notes
 
 
-def _empty(files: Sequence[Path]) -> list[str]:
-    """The note on empty files beside `files` that are called as traces are: a host or rank is lost with them."""
-    beside = [file for directory in {file.parent: None for file in files} for file in _files(directory)]
-    empty = [file.name for file in beside if file.name.endswith(_TRACE_SUFFIXES) and not file.stat().st_size]
-    return [f"Skipped empty files (0 bytes): {_short_list(empty)}."] if empty else []
+def _unreadable(files: Sequence[Path], file_type: FileType, known: Collection[Path]) -> tuple[str, ...]:
+    """The files beside `files`, and in directories of other ranks, that are called as these are and are not traces."""
+    directories = {file.parent: None for file in files}
+    for directory in list(directories):
+        if is_part_of_run(directory.name):
+            directories |= dict.fromkeys(each for each in sorted(directory.parent.iterdir()) if each.is_dir())
+    suffixes = _OWN_SUFFIXES.get(file_type.name, file_type.suffixes)
+    patterns = {_without_numbers(file.name) for file in files}
+    own = {
+        _without_numbers(directory.name) for directory in directories if directory in {file.parent for file in files}
+    }
+    unreadable = []
+    for directory in directories:
+        if _without_numbers(directory.name) not in own:
+            continue
+        for file in sorted(directory.iterdir()):
+            is_named_so = file.name.endswith(suffixes) or _without_numbers(file.name) in patterns
+            if is_named_so and file not in known and not file.is_dir() and not _CACHES.search(file.name):
+                unreadable.append(f"{label(file)} is {_what(file)}")
+    return tuple(unreadable)
+
+
+def label(file: Path) -> str:
+    """What a file of a run is called: by its directory too, where that names the rank."""
+    return f"{file.parent.name}/{file.name}" if is_part_of_run(file.parent.name) else file.name
+
+
+def _what(file: Path) -> str:
+    """What a file is that is no trace."""
+    try:
+        return description(file)
+    except FileNotFoundError:
+        return "a link to a file that does not exist" if file.is_symlink() else "no longer there"
+    except OSError as error:
+        return f"not readable: {error.strerror}"
+
+
+def _without_numbers(name: str) -> str:
+    return re.sub(r"\d+", "#", name)
 
 
 def _short_list(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracekit.readers import chrome, nsys, xspace
+from tracekit.readers import chrome, nsys, nsys_jax, rocprof, summary, xspace
 from tracekit.readers.chrome import Dialect, Document, jax_planes, kineto, mxnet
 from tracekit.readers.content import Content, content
 from tracekit.trace import Trace
@@ -63,16 +63,25 @@ class Format:
 
 XSPACE = FileType("xplane", "XSpace", xspace.SUFFIXES, xspace.is_xspace)
 NSYS = FileType("nsys", "Nsight Systems", (".sqlite",), nsys.is_export)
+ROCPROF = FileType("rocprofv3", "rocprofv3", rocprof.SUFFIXES, rocprof.is_trace)
+NSYS_PARQUET = FileType(
+    "nsys-parquet", "Nsight Systems Parquet", (nsys.parquet_export.SUFFIX,), nsys.parquet_export.is_export
+)
+NSYS_JAX = FileType("nsys-jax", "nsys-jax", nsys_jax.SUFFIXES, nsys_jax.is_archive)
 CHROME = FileType("chrome", "Chrome JSON", (".json", ".json.gz"), chrome.is_trace)
 NSYS_REPORT = FileType("nsys-rep", "Nsight Systems report", nsys.REPORT_SUFFIXES, nsys.is_report, nsys.export_hint)
+SUMMARY = FileType("summary", "tracekit summary", (summary.SUFFIX,), summary.is_summary)
 # Reports are told by their names alone. Of one run written as several other types the first is read: XSpace and SQLite
 # hold what their JSON copies leave out.
-FILE_TYPES = (NSYS_REPORT, XSPACE, NSYS, CHROME)
+FILE_TYPES = (NSYS_REPORT, XSPACE, NSYS, NSYS_PARQUET, NSYS_JAX, ROCPROF, CHROME, SUMMARY)
 
 _HOST_TRACER = "keep host_tracer_level at 1 or more"
 _XLA_DEVICE_WORK = (
     f"wait for the results inside the profile (jax.block_until_ready), and {_HOST_TRACER}: CPU devices are seen "
     "through host threads"
+)
+_NSYS_RECORDING = Recording(
+    spans="mark ranges with NVTX, and record them with --trace=cuda,nvtx", launches="record with --trace=cuda"
 )
 FORMATS = (
     Format(
@@ -124,13 +133,44 @@ FORMATS = (
     Format(
         name="nsys",
         title="Nsight Systems",
-        writer="Nsight Systems (SQLite)",
+        writer="Nsight Systems (SQLite, Parquet)",
         section="Nsight Systems",
         file_type=NSYS,
         reader=nsys.read,
+        recording=_NSYS_RECORDING,
+    ),
+    Format(
+        name="nsys-parquet",
+        title="Nsight Systems, a directory of Parquet",
+        writer="Nsight Systems (SQLite, Parquet)",
+        section="Nsight Systems",
+        file_type=NSYS_PARQUET,
+        reader=nsys.read_parquet,
+        recording=_NSYS_RECORDING,
+    ),
+    Format(
+        name="nsys-jax",
+        title="archive of nsys-jax",
+        writer="nsys-jax",
+        section="nsys-jax",
+        file_type=NSYS_JAX,
+        reader=nsys_jax.read,
         recording=Recording(
-            spans="mark ranges with NVTX, and record them with --trace=cuda,nvtx",
-            launches="record with --trace=cuda",
+            spans="mark ranges with NVTX", launches="use Nsight Systems 2024.4 or older, or its report"
+        ),
+        xla=True,
+    ),
+    Format(
+        name="rocprofv3",
+        title="rocprofv3 of ROCm",
+        writer="rocprofv3 (JSON)",
+        section="rocprofv3 (ROCm)",
+        file_type=ROCPROF,
+        reader=rocprof.read,
+        recording=Recording(
+            device_work="record with --kernel-trace --memory-copy-trace",
+            spans="mark ranges with roctx, and record them with --marker-trace",
+            launches="record with --hip-trace",
         ),
     ),
 )

@@ -7,7 +7,7 @@ import pandas as pd
 
 from tracekit.columns import frame
 from tracekit.trace import LOSS_COLUMNS
-from tracekit.vocabulary.losses import Loss, loss
+from tracekit.vocabulary.losses import DAMAGE, Loss, damage, loss
 
 _LONGEST = 200
 
@@ -26,6 +26,11 @@ def from_messages(messages: Iterable[object]) -> list[Lost]:
     texts = [" ".join(str(message).split()) for message in messages]
     losses = [(loss(text), text) for text in dict.fromkeys(texts)]
     return [Lost(lost[0], lost[1], None, text[:_LONGEST]) for lost, text in losses if lost]
+
+
+def notes(losses: Iterable[Lost]) -> list[str]:
+    """The sentences on those of the losses that are damage."""
+    return [damage(*each) for each in losses if each.what in DAMAGE]
 
 
 def table(host: str, losses: Iterable[Lost]) -> pd.DataFrame:

@@ -80,3 +80,26 @@ def leaves(
         pieces.append(np.column_stack([np.full(len(remainder), order[at]), remainder]))
     rows = np.concatenate(pieces).astype(np.int64)
     return rows[np.argsort(rows[:, 1], kind="stable")]
+
+
+def own_times(start: Integers, end: Integers, on: Integers) -> tuple[Integers, Integers, Integers]:
+    """Where each of the n ranges on the threads `on` runs itself, in no other that began in it: of k pieces, by thread
+    and time, the range, the start and the end.
+
+    What `leaves` gives of ranges of which none is control flow, for any number of them that hold others.
+    """
+    thread, time = np.concatenate([on, on]), np.concatenate([start, end])
+    order = np.lexsort((time, thread))
+    thread, time = thread[order], time[order]
+    same = (thread[1:] == thread[:-1]) & (time[1:] > time[:-1])
+    begin, until, of_thread = time[:-1][same], time[1:][same], thread[:-1][same]
+    inner = innermost(begin, of_thread, start, end, on)
+    inside = inner >= 0
+    inner, begin, until = inner[inside], begin[inside], until[inside]
+    # Ranges of no length, and ends of ranges that are none of these, cut no piece in two.
+    goes_on = (inner[1:] == inner[:-1]) & (begin[1:] == until[:-1])
+    first, last = (
+        np.flatnonzero(np.append(True, ~goes_on)[: len(inner)]),
+        np.flatnonzero(np.append(~goes_on, True)[: len(inner)]),
+    )
+    return inner[first], begin[first], until[last]

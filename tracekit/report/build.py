@@ -1,6 +1,7 @@
 """Assemble one result from a trace: every figure that any renderer shows is computed here, once."""
 
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -17,12 +18,12 @@ from tracekit.analysis.explain import Task, explanation, tasks
 from tracekit.analysis.explain import run as run_tasks
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.machine import machine
-from tracekit.analysis.overlap import Breakdown, breakdown
+from tracekit.analysis.overlap import SHARED_COLUMNS, Breakdown, breakdown, shared_busy
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.phases import phases as phases_of
 from tracekit.analysis.steady import compiled_outside, counted_steps, steady
 from tracekit.analysis.steps import Steps
-from tracekit.analysis.top_ops import STEP, operations
+from tracekit.analysis.top_ops import PHASE, STEP, WHOLE, operations
 from tracekit.columns import frame, records
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
@@ -38,6 +39,8 @@ from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
 from tracekit.trace import EVENT_COLUMNS, Trace
 
+# The commit in capture.json, which anything may have written.
+_COMMIT = re.compile("[0-9a-f]{4,64}(-dirty|-unknown)?")
 CLOCK_COLUMNS = {
     "host": "str",
     "origin_ns": "Int64",
@@ -96,6 +99,7 @@ def analyse(
             Task("known_by", lambda: known_by(timeline)),
             Task("guessed", lambda: guessed(timeline)),
             Task("operations", partial(_operations, timeline, looked_at, is_steady, phase_results), ("steps",)),
+            Task("shared busy", partial(_shared_busy, timeline, looked_at, is_steady, phase_results), ("steps",)),
         ]
     )
     whole, inside, why = results["whole"], results["inside"], explanation(looked_at, results)
@@ -150,6 +154,7 @@ def analyse(
         steady=judged,
         first_work_ps=whole_timeline.first_work,
         operations=results["operations"][:0] if why.completeness.shares else results["operations"],
+        shared_busy=results["shared busy"][:0] if why.completeness.shares else results["shared busy"],
     )
 
 
@@ -161,6 +166,26 @@ def _operations(timeline: Timeline, looked_at: Timeline, is_steady: bool, marked
     of_steps = operations(looked_at, steps.table, {})
     return pd.concat(
         [operations(timeline, steps.table[:0], marked.windows), of_steps[of_steps["scope"] == STEP]], ignore_index=True
+    )
+
+
+def _shared_busy(
+    timeline: Timeline, looked_at: Timeline, is_steady: bool, marked: Phases, steps: Steps
+) -> pd.DataFrame:
+    """How long devices were busy at once in the parts that `_operations` takes, the steps that count by their names;
+    a single one from its first to its last device work, since nothing shows where the one before it ended."""
+    if len(timeline.unions.windows) != 1:
+        return frame(SHARED_COLUMNS)
+    ((clock, whole),) = timeline.unions.windows.items()
+    rounds = {(PHASE, name): by_clock[clock] for name, by_clock in marked.windows.items() if clock in by_clock}
+    counted, of_steps = steps.table[steps.table["left_out"].isna()], {}
+    for name, its in counted.groupby("name", sort=False):
+        is_single = len(its) == 1 and its["device_start_ps"].notna().all()
+        edges = ["device_start_ps", "device_end_ps"] if is_single else ["start_ps", "end_ps"]
+        of_steps[STEP, str(name)] = its[edges].to_numpy(np.int64)
+    stepped = timeline if is_steady else looked_at
+    return pd.concat(
+        [shared_busy(timeline, {(WHOLE, ""): whole, **rounds}), shared_busy(stepped, of_steps)], ignore_index=True
     )
 
 
@@ -321,7 +346,13 @@ def _origin(timeline: Timeline) -> Origin:
                 "events": counts.to_numpy(np.int64),
             }
         ),
+        commit=_commit(trace),
     )
+
+
+def _commit(trace: Trace) -> str:
+    commit = (trace.capture or {}).get("commit")
+    return commit if isinstance(commit, str) and _COMMIT.fullmatch(commit) else ""
 
 
 def _cpus(unions: Unions) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tracekit import remote
 from tracekit.analysis.advice import Advice, Finding
 from tracekit.analysis.critical_path.graph import Dependency
 from tracekit.analysis.critical_path.what_if import Removed
@@ -19,7 +20,7 @@ from tracekit.analysis.program import Program
 from tracekit.columns import frame
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
-from tracekit.files import SUMMARY, path_of
+from tracekit.files import REPORT_FILES, SUMMARY, path_of
 from tracekit.readers import formats
 from tracekit.report.build import analyse
 from tracekit.report.model import Origin, Report
@@ -37,7 +38,12 @@ def load(directory: str | os.PathLike[str]) -> Report:
     What a summary.json of schema 1 or of an earlier version lacks is empty, and `lacking` or a note says why. Raises
     TracekitError where there is none, or where it is damaged or of a schema that this version does not know.
     """
-    document, file = read(path_of(directory, "the directory of a saved report")), Path(directory) / SUMMARY
+    with remote.fetched(path_of(directory, "the directory of a saved report"), *REPORT_FILES) as place:
+        return _load(place)
+
+
+def _load(directory: Path) -> Report:
+    document, file = read(directory), directory / SUMMARY
     if document.get("schema") == 1:
         return _of_schema_1(document, file)
     report, absent = restore(_empty(), document, directory)

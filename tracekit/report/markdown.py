@@ -28,6 +28,9 @@ def markdown(report: Report, figure: str | None = None) -> str:
         scope = [f"Here, {escaped(report.scope)}", ""] if report.scope else []
         lines += ["## What matters most", "", *scope, *numbered, ""]
     for section in report.overview:
+        if section.key == "fleet":
+            lines += _section(section, zero)
+            continue
         lines += [line for table in section.tables for line in table_lines(table, "##", zero)]
     if report.scope:
         lines += [f"From here on, {escaped(report.scope)}", ""]

@@ -257,6 +257,11 @@ class Measures:
             measured, where = worst, f"{worst.who}, {_scope(breakdown, phase)}"
         caveat = ""
         if what == "collective" and type_of(measured.who) == "cpu":
+            if not measured.value:
+                raise NotMeasurable(
+                    f"No collective ran beside compute ({where}). On CPU devices XLA seldom lets one, whatever the "
+                    "program allows: that says nothing of accelerators."
+                )
             caveat = "on CPU devices XLA seldom runs a collective beside compute"
         return Measure("overlap", float(measured.value), Unit.RATIO, where, caveat or self._time_sharing())
 

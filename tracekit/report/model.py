@@ -1,5 +1,6 @@
 """What a report is: plain data without its trace, which can be saved and shows itself in a notebook."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
@@ -10,19 +11,22 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit import notebook
+from tracekit import notebook, remote
 from tracekit.analysis.advice import Advice
 from tracekit.analysis.explain import Explanation
-from tracekit.analysis.overlap import Breakdown
+from tracekit.analysis.fleet import FEW, Fleet, fleet
+from tracekit.analysis.overlap import SHARED_COLUMNS, Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.top_ops import OPERATION_COLUMNS
 from tracekit.columns import frame, records
+from tracekit.files import REPORT_FILES, SUMMARY
 from tracekit.intervals import Intervals
 from tracekit.report import storage
 from tracekit.report.measures import Measure, Measures
 from tracekit.report.part import PHASE_TO_PHASE, finding_of, timeline_title
-from tracekit.report.section import WORDS, Section, Table, Unit, brief_text, plain, plain_value
+from tracekit.report.section import MOST_DATA, WORDS, Section, Table, Unit, brief_text, plain, plain_value
 from tracekit.report.sections import completeness as missing
+from tracekit.report.sections import fleet as of_fleet
 from tracekit.report.sections.key_figures import KeyFigure, key_figures
 from tracekit.report.sections.overview import classification, overview
 from tracekit.report.sections.sections import highlights, in_one_line, sections
@@ -44,7 +48,8 @@ class Origin:
     """What was read: the path `source`, its `format`, the names of the `hosts` and of the `runs` found there.
 
     `clocks` is `Trace.hosts` without its source, `events` (device, kind, events) counts rows, `models` names those of
-    the devices.
+    the devices. `commit` is the git commit of the captured program as `capture.new_run.commit` tells it, "" where
+    none is known.
     """
 
     source: str
@@ -54,6 +59,7 @@ class Origin:
     models: tuple[str, ...]
     clocks: pd.DataFrame
     events: pd.DataFrame
+    commit: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +80,8 @@ class Report:
     them. `part` says which part of the trace all of this is of, "" for all of it; its windows then stand for those of
     the whole trace. `first_work_ps` is by clock the first start of any device row of all of the trace. `operations`
     (OPERATION_COLUMNS of analysis.top_ops) are those of the whole, of the steps and of each phase, by device: what a
-    comparison pairs.
+    comparison pairs. `shared_busy` (SHARED_COLUMNS of analysis.overlap) says for the same parts how long devices were
+    busy at once.
     """
 
     trace: Origin
@@ -98,6 +105,7 @@ class Report:
     steady: Breakdown | None = None
     first_work_ps: Mapping[str, int] = field(default_factory=dict)
     operations: pd.DataFrame = field(default_factory=partial(frame, OPERATION_COLUMNS))
+    shared_busy: pd.DataFrame = field(default_factory=partial(frame, SHARED_COLUMNS))
 
     def timeline_title(self, clock: str = "") -> str:
         """What the timeline is called on every face, or that of one of several clocks."""
@@ -161,17 +169,31 @@ class Report:
         return sorted(self.verdicts.items(), key=lambda verdict: verdict[0] not in self.compared)
 
     @cached_property
+    def fleet(self) -> Fleet | None:
+        """The ranks of more than FEW devices, whose shares of time are known; None of fewer."""
+        partition, why = self.judged.partition, self.explanation
+        # Of an old report not all cells are known.
+        if len(partition) <= FEW or partition[[*CELLS]].isna().any(axis=None):
+            return None
+        return fleet(partition, why.steps, why.collectives)
+
+    @cached_property
     def sections(self) -> tuple[Section, ...]:
         """The explanation and the advice as the report shows them, those without evidence among them."""
         table = self.judged.partition
         windows = dict(zip(table["device"], map(int, table["window_ps"]), strict=True))
         # Of compared phases only the devices count that do anything in them.
-        return sections(self.explanation, self.advice, None if self.compared else windows)
+        every = sections(self.explanation, self.advice, None if self.compared else windows)
+        return tuple(map(of_fleet.condensed, every)) if self.fleet else every
 
     @cached_property
     def overview(self) -> tuple[Section, ...]:
         """What stands before the sections that explain it: phases, time and overlap."""
-        return overview(self.whole, self.parts, self.phases, self.compared, self.judged)
+        every = overview(self.whole, self.parts, self.phases, self.compared, self.judged)
+        if not self.fleet:
+            return every
+        why = self.explanation.collectives
+        return (of_fleet.section(self.fleet, why.lacking or why.alone), *map(of_fleet.condensed, every))
 
     @cached_property
     def classification(self) -> Section | None:
@@ -268,8 +290,13 @@ class Report:
     def summary(self) -> dict[str, Any]:
         """What summary.json says: integers are picoseconds, ratios in 0..1, a missing figure None with its reason.
 
-        docs/summary.md documents the keys; none is renamed within a schema.
+        docs/summary.md documents the keys; none is renamed within a schema. Lists are cut to MOST_DATA entries.
         """
+        full = self._full_summary()
+        shortened: dict[str, int] = {}
+        return {**{key: _first_entries(value, key, shortened) for key, value in full.items()}, "shortened": shortened}
+
+    def _full_summary(self) -> dict[str, Any]:
         trace, whole = self.trace, self.whole
         windows = list(self.windows.values())
         aligned = len(windows) < 2
@@ -282,12 +309,14 @@ class Report:
                 "window_ps": iv.total(windows[0]) if len(windows) == 1 else None,
                 "window_reason": _NO_ROWS if not windows else None if aligned else _NOT_ALIGNED,
                 "runs": list(trace.runs),
+                "commit": trace.commit or None,
                 "time_zero": [{"clock": clock, "start_ps": start} for clock, start in time_zero(self).start_ps.items()],
                 "clocks": plain(trace.clocks),
             },
             "part": self.part or None,
             "headline": self.headline,
             "key_figures": [asdict(figure) | {"unit": str(figure.unit)} for figure in self.key_figures],
+            "fleet": self.overview[0].data if self.fleet else None,
             "devices": _devices(self),
             "overlap": plain(whole.overlap),
             "device_pairs": plain(whole.pairs),
@@ -313,12 +342,15 @@ class Report:
             "notes": list(self.notes),
         }
 
-    def save(self, directory: str | Path) -> Path:
+    def save(self, directory: str | os.PathLike[str]) -> Path | str:
         """Write summary.json and the frames into `directory`, and return it; `tracekit.load` gives an equal one.
 
         Each file is complete or not there. Raises TracekitError where it cannot be written.
         """
-        return storage.write(self.summary(), self, directory)
+        place = remote.place(directory)
+        with remote.written(place, last=(SUMMARY,), stale=REPORT_FILES) as out:
+            storage.write(self.summary(), self, out)
+        return place
 
     def __eq__(self, other: object) -> bool:
         return _equal(self, other)
@@ -396,6 +428,18 @@ def _concurrency(breakdown: Breakdown) -> list[int] | None:
     """The time with exactly k devices busy; None where their clocks are not aligned."""
     times = [int(time) for time in breakdown.concurrency["time_ps"]]
     return times or None
+
+
+def _first_entries(value: Any, place: str, shortened: dict[str, int]) -> Any:
+    """`value` with at most MOST_DATA entries in each list; `shortened` takes the place and the length of longer ones,
+    of those in the entries of a list the longest."""
+    if isinstance(value, Mapping):
+        return {key: _first_entries(part, f"{place}.{key}", shortened) for key, part in value.items()}
+    if not isinstance(value, list):
+        return value
+    if len(value) > MOST_DATA:
+        shortened[place] = max(len(value), shortened.get(place, 0))
+    return [_first_entries(part, place, shortened) for part in value[:MOST_DATA]]
 
 
 def _devices(report: Report) -> list[dict[str, Any]]:

@@ -9,8 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit import remote
 from tracekit.errors import TracekitError
-from tracekit.files import file_part, is_saved_report, refuse_inside, refuse_unwritable, replaced, trace_name
+from tracekit.files import (
+    REPORT_FILES,
+    SUMMARY,
+    file_part,
+    is_saved_report,
+    refuse_inside,
+    refuse_unwritable,
+    replaced,
+    trace_name,
+)
 
 if TYPE_CHECKING:
     from tracekit.report.model import Report
@@ -52,7 +62,7 @@ def report(
     from tracekit.timeline.timeline import timeline_of
 
     progress = progress or str
-    if isinstance(source, Report) or (isinstance(source, str | os.PathLike) and is_saved_report(Path(source))):
+    if isinstance(source, Report) or (isinstance(source, str | os.PathLike) and is_saved_report(source)):
         name = "This" if isinstance(source, Report) else source
         several = {"as-phase": phases, "alone": alone, "device": devices}
         single = {"baseline": baseline, "phase": phase, "step": step, "from": start, "to": end}
@@ -64,13 +74,13 @@ def report(
             )
         result = source if isinstance(source, Report) else load(source)
         if out is not None:
-            if not isinstance(source, Report) and Path(out).resolve() == Path(source).resolve():
+            if not isinstance(source, Report) and _same(out, source):
                 raise TracekitError(f"{name} is the saved report itself, which stays as it is. Give another --out.")
-            write(result, None, Path(out), progress)
+            write(result, None, out, progress)
         return result
     if isinstance(source, str | os.PathLike):  # before it is read, which may take minutes
-        place = Path("reports" if out is None else out)
-        refuse_inside(place, Path(source))
+        place = "reports" if out is None else out
+        refuse_inside(place, source)
         refuse_unwritable(place, "a report")
     progress("reading")
     timeline = timeline_of(source, run=run, kinds=kinds)
@@ -80,14 +90,22 @@ def report(
     if reason := _no_picture():
         result = replace(result, notes=(*result.notes, f"{_PICTURE} is left out: {reason}"))
     part = choose(timeline, **only)
-    directory = default_directory(result.trace.source or "trace", part.name) if out is None else Path(out)
+    directory = default_directory(result.trace.source or "trace", part.name) if out is None else out
     write(result, timeline, directory, progress, part)
     return result
 
 
 def default_directory(trace_path: str | os.PathLike[str], part: str = "") -> Path:
     """`reports/<trace>`, or `reports/<trace>-<part>` for a part of that name."""
-    return Path("reports") / "-".join([trace_name(Path(trace_path)), *file_part(part)])
+    return Path("reports") / "-".join([trace_name(trace_path), *file_part(part)])
+
+
+def _same(out: str | os.PathLike[str], source: str | os.PathLike[str]) -> bool:
+    """Whether both are one directory."""
+    one, other = remote.place(out), remote.place(source)
+    if isinstance(one, Path) and isinstance(other, Path):
+        return one.resolve() == other.resolve()
+    return isinstance(one, str) and isinstance(other, str) and one.rstrip("/") == other.rstrip("/")
 
 
 def file_names(timeline: "Timeline | None") -> tuple[str, ...]:
@@ -109,7 +127,7 @@ def _no_picture() -> str:
 def write(
     report: "Report",
     timeline: "Timeline | None",
-    out: Path,
+    out: str | os.PathLike[str],
     progress: Callable[[str], object] = str,
     part: "Part | None" = None,
 ) -> None:
@@ -121,13 +139,20 @@ def write(
     `out` lies in the trace's own directory, where nothing is ever written, or if it cannot be written. A file outside a
     log directory has no directory of its own, and a trace that came from no file has none.
     """
+    if report.trace.source:
+        refuse_inside(out, report.trace.source)
+    with remote.written(remote.place(out), last=(SUMMARY,), stale=REPORT_FILES) as directory:
+        _write(report, timeline, directory, progress, part)
+
+
+def _write(
+    report: "Report", timeline: "Timeline | None", out: Path, progress: Callable[[str], object], part: "Part | None"
+) -> None:
     import pandas as pd
 
     from tracekit.report.html.page import page
     from tracekit.report.markdown import markdown
 
-    if report.trace.source:
-        refuse_inside(out, Path(report.trace.source))
     shown = part.of(timeline) if part and timeline else timeline
     picture = _PICTURE if timeline and not _no_picture() else None
     breakdowns = [report.whole, *report.parts.values()]

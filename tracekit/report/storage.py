@@ -24,9 +24,9 @@ REMEDY = "Make the report again from its trace: tracekit report TRACE."
 T = TypeVar("T")
 
 
-def write(summary: Mapping[str, Any], value: Any, directory: str | os.PathLike[str]) -> Path:
+def write(summary: Mapping[str, Any], value: Any, directory: str | os.PathLike[str]) -> None:
     """Write `summary` and what `restore` needs to give `value`, a dataclass, back; into `directory`, which is made if
-    need be and returned.
+    need be.
 
     Each file is complete or not there. Raises TracekitError where it cannot be written.
     """
@@ -45,7 +45,6 @@ def write(summary: Mapping[str, Any], value: Any, directory: str | os.PathLike[s
         replaced(out / SUMMARY, lambda path: path.write_text(text, "utf-8"))
     except OSError as error:
         raise TracekitError(f"The report cannot be written to {out}: {error}. Give another --out.") from None
-    return out
 
 
 def read(directory: str | os.PathLike[str]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def figure(history: History, *, theme: str = "light") -> Drawing:
 
 def _draw(history: History, shown: list[Series], runs: list[str], on: Sheet) -> Drawing:
     x0, width = _LEFT_PX, on.width - _LEFT_PX - on.margin - GAP
-    labels = [_labels(each, runs, x0, width) for each in shown]
+    labels = [_labels(each, history.labels, x0, width) for each in shown]
     heights = [_TITLE_PX + _TIER_PX * (1 + max((label.tier for label in of), default=-1)) + _PANEL_PX for of in labels]
     body = sum(heights) + _BETWEEN_PX * len(shown) + _TICKS_PX + AXIS_PX + GAP
     absent = [each.title for each in series_of(history) if not each.rows["value"].notna().any()]
@@ -72,13 +72,14 @@ class _Label(NamedTuple):
     tier: int
 
 
-def _labels(series: Series, runs: list[str], x0: int, width: int) -> list[_Label]:
+def _labels(series: Series, names: dict[str, str], x0: int, width: int) -> list[_Label]:
     """The words of each change at the right of it, else at the left; where there is no room for them only p."""
     labels: list[_Label] = []
+    runs = list(names)
     taken: list[list[tuple[float, float]]] = [[] for _ in range(_TIERS)]
     for row in records(series.changes):
         at = x0 + width * runs.index(row["run"]) / len(runs)
-        for words in (_change_words(series, row), f"p = {number(row['p'])}", ""):
+        for words in (_change_words(series, row, names), f"p = {number(row['p'])}", ""):
             text = drawing.cut(drawing.plain(words), width - 2 * GAP, drawing.bold_px)
             size = drawing.measure(text, SMALL, bold=True) + GAP
             left = at if at + size <= x0 + width else max(at - size, x0)
@@ -91,9 +92,9 @@ def _labels(series: Series, runs: list[str], x0: int, width: int) -> list[_Label
     return labels
 
 
-def _change_words(series: Series, row: dict[str, object]) -> str:
+def _change_words(series: Series, row: dict[str, object], names: dict[str, str]) -> str:
     by = f" {change(float(row['after']) / float(row['before']))}" if row["before"] else ""  # type: ignore[arg-type]
-    levels = f"{row['run']}: {series.text(row['before'])} → {series.text(row['after'])},{by}"
+    levels = f"{names[str(row['run'])]}: {series.text(row['before'])} → {series.text(row['after'])},{by}"
     return f"{levels}{interval(series, row)}, p = {number(row['p'])}"
 
 
@@ -173,12 +174,16 @@ def _ticks(unit: Unit, low: float, high: float) -> list[tuple[float, str]]:
 
 
 def _runs_axis(page: Page, history: History, box: tuple[int, int, int, int]) -> None:
-    """The names of as many runs as there is room for, and where they are known the times of their captures below."""
+    """The commits or names of as many runs as there is room for, and where they are known the times of their captures
+    below."""
     _, y, width, _ = box
     runs = history.runs
     started = history.table.drop_duplicates("run")["started_ns"]
     times = ["" if pd.isna(ns) else f"{datetime.fromtimestamp(ns / 1e9, UTC):%Y-%m-%d %H:%M}" for ns in started]
-    names = [drawing.cut(drawing.plain(run), width / 5, lambda text: drawing.measure(text, SMALL)) for run in runs]
+    names = [
+        drawing.cut(drawing.plain(label), width / 5, lambda text: drawing.measure(text, SMALL))
+        for label in history.labels.values()
+    ]
     widest = max(drawing.measure(text, SMALL) for text in [*names, *times]) + 2 * GAP
     room = max(int(width // widest), 1)
     step = -(-len(runs) // room)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tracekit import remote
 from tracekit.columns import frame, records
 from tracekit.devices import natural
 from tracekit.errors import NotMeasurable, TracekitError
-from tracekit.files import SUMMARY, is_saved_report, path_of, replaced
+from tracekit.files import REPORT_FILES, SUMMARY, is_saved_report, path_of, replaced
 from tracekit.report.load import load
 from tracekit.report.measures import MEASURES, OVERLAPS, nearest
 from tracekit.report.model import Report
@@ -23,6 +24,7 @@ from tracekit.units import change, confidence, number, quantity
 HISTORY_COLUMNS = {
     "place": "int64",
     "run": "str",
+    "commit": "str",
     "started_ns": "Int64",
     "measure": "str",
     "phase": "str",
@@ -81,11 +83,11 @@ class History:
     """The measures of the saved reports in a directory.
 
     `table` (HISTORY_COLUMNS) has one row a run and measure, the runs in order (`place`, from 0): a value or the reason
-    why there is none, times in ps; `phase` is null for the steady steps, or where they are not told apart the
-    whole trace. `changes` (CHANGE_COLUMNS): from which run on a measure has another level, the medians before and after
-    up to the next change, over so many runs; `low` and `high` bound the new level minus the old one with a confidence
-    of 95 %, null where the runs are too few for that; `p` is how often chance looks like that. `notes` say what else is
-    to be known.
+    why there is none, times in ps; `phase` is null for the steady steps, or where they are not told apart the whole
+    trace, `commit` where none was captured. `changes` (CHANGE_COLUMNS): from which run on a measure has another level,
+    the medians before and after up to the next change, over so many runs; `low` and `high` bound the new level minus
+    the old one with a confidence of 95 %, null where the runs are too few for that; `p` is how often chance looks like
+    that. `notes` say what else is to be known.
     """
 
     table: pd.DataFrame
@@ -98,17 +100,32 @@ class History:
         return list(dict.fromkeys(self.table["run"]))
 
     @property
+    def commits(self) -> list[str]:
+        """The git commit of each run, "" where it is not known."""
+        return list(self.table.drop_duplicates("run")["commit"].fillna(""))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What each run is called in a picture: its commit, or where that is not known its name."""
+        return {run: commit or run for run, commit in zip(self.runs, self.commits, strict=True)}
+
+    @property
     def sentences(self) -> list[str]:
         """The changes in words; or that there are none, or too few runs to tell."""
         runs, series = len(self.runs), series_of(self)
         if runs < FEWEST:
             return [f"{quantity(runs, 'run')}: a change of level could be told from chance with {FEWEST} or more."]
         words = [
-            f"{each.title} changed with {row['run']}: {_in_words(each, row)}."
+            f"{each.title} changed with {self.named(row['run'])}: {_in_words(each, row)}."
             for each in series
             for row in records(each.changes)
         ]
         return words or [f"No measure changed its level over {runs} runs."]
+
+    def named(self, run: str) -> str:
+        """A run in a sentence: its name, and its commit where that is known."""
+        commit = self.commits[self.runs.index(run)]
+        return f"{run} (commit {commit})" if commit else run
 
     @property
     def about_chance(self) -> str:
@@ -119,12 +136,13 @@ class History:
             "Outliers are no change of level."
         )
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str]) -> Path | str:
         """Write the table as Parquet, and return its path."""
-        place = Path(path)
+        place = remote.place(path)
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            replaced(place, lambda draft: self.table.to_parquet(draft, index=False))
+            with remote.written(place) as file:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                replaced(file, lambda draft: self.table.to_parquet(draft, index=False))
         except OSError as error:
             raise TracekitError(f"The history cannot be written to {place}: {error}.") from None
         return place
@@ -150,13 +168,8 @@ def history(
     those that every report has. Raises TracekitError where there is no report, no such measure, or no such phase.
     """
     asked = [(name, *_named(name)) for name in measures]
-    root = path_of(directory, "a directory of saved reports")
-    places = sorted(
-        (file.parent for file in root.rglob(SUMMARY) if is_saved_report(file.parent)), key=lambda at: natural(str(at))
-    )
-    if not places:
-        raise TracekitError(f"{root} holds no saved report: tracekit report TRACE --out {root}/NAME makes one.")
-    runs = [(str(place.relative_to(root)), report, _started_ns(report)) for place in places for report in [load(place)]]
+    with remote.fetched(path_of(directory, "a directory of saved reports"), *REPORT_FILES) as root:
+        runs = _runs(root)
     if all(started is not None for _, _, started in runs):
         runs.sort(key=lambda run: run[2] or 0)
     reports = [report for _, report, _ in runs]
@@ -165,6 +178,7 @@ def history(
         {
             "place": place,
             "run": run,
+            "commit": report.trace.commit or None,
             "started_ns": started,
             "measure": name,
             "phase": phase,
@@ -175,6 +189,16 @@ def history(
     ]
     table = frame(HISTORY_COLUMNS, {column: [row[column] for row in rows] for column in HISTORY_COLUMNS})
     return History(table, _changes(table), tuple(_mixed([(run, report) for run, report, _ in runs])))
+
+
+def _runs(root: Path) -> list[tuple[str, Report, int | None]]:
+    """The saved reports below a directory by their paths there, and when their captures began."""
+    places = sorted(
+        (file.parent for file in root.rglob(SUMMARY) if is_saved_report(file.parent)), key=lambda at: natural(str(at))
+    )
+    if not places:
+        raise TracekitError(f"{root} holds no saved report: tracekit report TRACE --out {root}/NAME makes one.")
+    return [(str(place.relative_to(root)), report, _started_ns(report)) for place in places for report in [load(place)]]
 
 
 def _named(name: str) -> tuple[str, str | None]:
@@ -312,11 +336,12 @@ def lines(result: History) -> list[str]:
 def _table_lines(result: History, phase: str | None) -> list[str]:
     columns = [each for each in series_of(result) if each.phase == phase]
     values = [[each.measure, *(each.text(value) for value in each.rows["value"])] for each in columns]
-    cells = zip(["run", *result.runs], *values, strict=True)
-    widths = [max(map(len, column)) for column in [["run", *result.runs], *values]]
+    names = [["run", *result.runs], *([["commit", *result.commits]] if any(result.commits) else [])]
+    cells = zip(*names, *values, strict=True)
+    widths = [max(map(len, column)) for column in [*names, *values]]
     return [
         "  ".join(
-            cell.ljust(width) if not place else cell.rjust(width)
+            cell.ljust(width) if place < len(names) else cell.rjust(width)
             for place, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
         for line in cells

@@ -1,14 +1,17 @@
-"""A history as one HTML page that needs nothing else: the changes, the picture, and the figures of every run."""
+"""A history as one HTML page that needs nothing else, with the changes, the picture, and the figures of every run; and
+the files beside it."""
 
-import base64
-from importlib import resources
-from string import Template
+import os
+from collections.abc import Sequence
+from contextlib import suppress
 
 import pandas as pd
 
 from tracekit.columns import records
+from tracekit.errors import TracekitError
+from tracekit.files import refuse_unwritable, write_all
+from tracekit.report.html.document import PICTURE_STYLE, document, head, picture
 from tracekit.report.html.markup import Markup, TimelineLinks, join, name, prose, table, tag
-from tracekit.report.html.page import colours, policy, read
 from tracekit.report.section import Cell, Column, Missing, Table, Unit
 from tracekit.report.time_zero import TimeZero
 from tracekit.trends.change_points import FEWEST
@@ -16,10 +19,10 @@ from tracekit.trends.history import History, Series, interval, series_of
 from tracekit.units import change, number, quantity
 from tracekit.version import __version__
 
+PAGE, PICTURE, TABLE, CHANGES = "history.html", "history.png", "history.parquet", "changes.parquet"
 # No time of a history is an instant of a trace.
 _LINKS = TimelineLinks(TimeZero({}, {}), lead=False)
-# A figure has its own ground, and on a narrow screen scrolls sideways.
-_STYLE = ".picture img{width:100%;min-width:44rem;height:auto}.picture{overflow-x:auto}"
+_ALT = "Each measure over the runs, and where its level changed"
 
 
 def page(history: History, source: str, pictures: tuple[bytes, bytes] | None = None) -> str:
@@ -28,22 +31,17 @@ def page(history: History, source: str, pictures: tuple[bytes, bytes] | None = N
     title = f"{quantity(len(runs), 'run')}: {quantity(found, 'change') if found else 'no change'} of level"
     sections = [("changes", "Changes", _changes(history))]
     if pictures:
-        sections.append(("picture", "Picture", _picture(*pictures)))
+        sections.append(("picture", "Picture", picture(*pictures, _ALT)))
     sections.append(("runs", "Runs", _runs(history)))
     body = [tag("section", tag("h2", words), content, id=key) for key, words, content in sections]
-    kicker = tag("p", "tracekit history", class_="kicker")
-    facts = [("directory", source), ("first run", runs[0]), ("last run", runs[-1])]
-    items = [tag("div", tag("dt", words), tag("dd", name(value, longest=120))) for words, value in facts]
-    page_source = (resources.files("tracekit.report.html") / "page.html").read_text("utf-8")
-    return Template(page_source).substitute(
-        title=tag("title", f"tracekit: {title}"),
-        policy=policy([]),
-        style=tag("style", Markup("\n".join([colours(), read("page.css"), _STYLE]))),
-        navigation=tag("ul", *(tag("li", tag("a", words, href=f"#{key}")) for key, words, _ in sections)),
-        header=join([kicker, tag("h1", prose(title)), tag("dl", *items, class_="facts traced")]),
-        body=join(body),
-        foot=tag("p", f"Made by tracekit {__version__}. All figures are in history.parquet beside this page."),
-        script="",
+    facts = {"directory": source, "first run": runs[0], "last run": runs[-1]}
+    return document(
+        title,
+        [(key, words) for key, words, _ in sections],
+        head(Markup("tracekit history"), title, {key: name(value, longest=120) for key, value in facts.items()}),
+        join(body),
+        tag("p", f"Made by tracekit {__version__}. All figures are in {TABLE} beside this page."),
+        styles=[PICTURE_STYLE],
     )
 
 
@@ -52,7 +50,7 @@ def _changes(history: History) -> Markup:
     if len(history.runs) >= FEWEST:
         words = [*words, history.about_chance]
     sentences = [tag("li", prose(each)) for each in (*words, *history.notes)]
-    rows = [_change(each, row) for each in series_of(history) for row in records(each.changes)]
+    rows = [_change(history, each, row) for each in series_of(history) for row in records(each.changes)]
     columns = (
         Column("measure", Unit.NAME), Column("from run", Unit.NAME), Column("before", Unit.TEXT),
         Column("after", Unit.TEXT), Column("change", Unit.TEXT), Column("95 % interval", Unit.TEXT),
@@ -66,11 +64,11 @@ def _changes(history: History) -> Markup:
     return join([tag("ul", *sentences), table(found, _LINKS, len(rows)) if rows else None])
 
 
-def _change(series: Series, row: dict[str, object]) -> tuple[Cell, ...]:
+def _change(history: History, series: Series, row: dict[str, object]) -> tuple[Cell, ...]:
     before, after = row["before"], row["after"]
     by = change(after / before) if before else "-"  # type: ignore[operator]
     return (
-        series.title, str(row["run"]), series.text(before), series.text(after), by,
+        series.title, history.named(str(row["run"])), series.text(before), series.text(after), by,
         interval(series, row).strip(" []").replace(", ", " to ") or "too few runs", number(row["p"]),
         int(row["runs_before"]), int(row["runs_after"]),  # type: ignore[call-overload]
     )  # fmt: skip
@@ -79,11 +77,16 @@ def _change(series: Series, row: dict[str, object]) -> tuple[Cell, ...]:
 def _runs(history: History) -> Markup:
     """The figures of all runs, a table for each scope, folded; and why series have none."""
     parts: list[object] = []
+    commits = [commit or Missing("not known") for commit in history.commits]
+    named: dict[str, Sequence[Cell]] = {"run": history.runs} | ({"commit": commits} if any(history.commits) else {})
     for phase in dict.fromkeys(each.phase for each in series_of(history)):
         series = [each for each in series_of(history) if each.phase == phase]
-        columns = (Column("run", Unit.NAME), *(Column(each.measure, each.unit) for each in series))
+        columns = (
+            *(Column(words, Unit.NAME) for words in named),
+            *(Column(each.measure, each.unit) for each in series),
+        )
         values = [[_cell(row) for row in records(each.rows)] for each in series]
-        rows = tuple(zip(history.runs, *values, strict=True))
+        rows = tuple(zip(*named.values(), *values, strict=True))
         title = "Steady steps or whole trace" if phase is None else f"Phase {phase}"
         its = Table(f"runs-{len(parts)}", title, columns, rows, tuple(range(len(rows))))
         summary = tag("summary", f"{title}: {quantity(len(rows), 'run')}")
@@ -103,10 +106,25 @@ def _cell(row: dict[str, object]) -> Cell:
     return int(value) if row["unit"] == Unit.TIME else value
 
 
-def _picture(light: bytes, dark: bytes) -> Markup:
-    def address(svg: bytes) -> str:
-        return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+def write_history(history: History, source: str | os.PathLike[str], out: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Write the files of the history of the directory `source` into `out`, and return their names; each is complete or
+    not there.
 
-    source = tag("source", media="(prefers-color-scheme: dark)", srcset=address(dark))
-    image = tag("img", src=address(light), alt="Each measure over the runs, and where its level changed")
-    return tag("div", tag("picture", source, image), class_="picture wide")
+    Without matplotlib there is no picture. Raises TracekitError where `out` cannot be written.
+    """
+    refuse_unwritable(out, "a history")
+    pictures: tuple[bytes, bytes] | None = None
+    png: dict[str, bytes] = {}
+    with suppress(TracekitError):  # without matplotlib
+        import tracekit.report.figures  # noqa: F401 -- raises it
+        from tracekit.trends.figure import figure
+
+        light, dark = (figure(history, theme=theme) for theme in ("light", "dark"))
+        pictures, png = (light.encoded("svg"), dark.encoded("svg")), {PICTURE: light.encoded("png")}
+    files = {
+        PAGE: page(history, str(source), pictures).encode(),
+        **png,
+        TABLE: history.table.to_parquet(index=False),
+        CHANGES: history.changes.to_parquet(index=False),
+    }
+    return write_all(out, "The history", files)

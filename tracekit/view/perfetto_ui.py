@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+from tracekit import remote
 from tracekit.errors import ViewError
 from tracekit.files import trace_name
 from tracekit.view import server_process
@@ -30,11 +31,11 @@ _NEXT = (
 _VERSIONS = re.compile(r"data-perfetto_version='([^']*)'")
 
 # Trace, run, and the file to write.
-Export = Callable[[Path, str | None, Path], object]
+Export = Callable[[Path | str, str | None, Path], object]
 
 
 def serve(
-    trace_dir: Path,
+    trace_dir: Path | str,
     export: Export,
     *,
     ui: Path | None = None,
@@ -48,7 +49,7 @@ def serve(
     a zip file, else it is looked for where `find` says. Raises ViewError if there is none or the port cannot be used.
     """
     ui = find(ui, os.environ)
-    if not trace_dir.exists():
+    if not remote.exists(trace_dir):
         raise ViewError(
             f"{trace_dir} is not a trace (it does not exist): give a directory that `tracekit capture` wrote"
         )

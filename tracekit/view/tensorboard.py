@@ -14,13 +14,14 @@ from urllib.parse import urlencode
 from tracekit.errors import TracekitError, ViewError
 from tracekit.view import server_process
 
-_SUFFIX = ".xplane.pb"
+SUFFIX = ".xplane.pb"
 
 _SERVER = Path(__file__).with_name("tensorboard_server.py")
 
 
-def serve(trace_dir: Path, *, port: int = 6006, run: str | None = None, browser: bool = False) -> None:
-    """Serve the trace until a signal stops it, and print the address that opens a run in the trace viewer.
+def serve(trace_dir: Path, *, name: str = "", port: int = 6006, run: str | None = None, browser: bool = False) -> None:
+    """Serve the trace, called `name`, until a signal stops it, and print the address that opens a run in the trace
+    viewer.
 
     Takes a logdir (all its runs are served), a run directory, or one `.xplane.pb` file. `port` 0 picks a free one.
     `run` names the run that the address opens, by default the newest; `browser` opens it in one. Nothing is
@@ -39,7 +40,7 @@ def serve(trace_dir: Path, *, port: int = 6006, run: str | None = None, browser:
         with server_process.server("TensorBoard", command, mirror) as (process, address):
             query = urlencode({"run": run or [*files][-1], "tag": "trace_viewer@"}, safe="@")
             address = f"{address}?{query}#profile"
-            print(f"Serving {trace_dir} in TensorBoard: {address}\nPress Ctrl-C to stop.", flush=True)
+            print(f"Serving {name or trace_dir} in TensorBoard: {address}\nPress Ctrl-C to stop.", flush=True)
             with server_process.open_address(address, browser):
                 server_process.wait("TensorBoard", process, mirror)
 
@@ -50,13 +51,13 @@ def find_runs(path: Path) -> dict[str, list[Path]]:
     A run below a subdirectory of the logdir is called `subdirectory/run`. A run directory or a file may stand anywhere.
     """
     path = path.absolute()
-    if path.is_file() and path.name.endswith(_SUFFIX):
+    if path.is_file() and path.name.endswith(SUFFIX):
         return {path.parent.name: [path]}
-    if files := sorted(path.glob(f"*{_SUFFIX}")):
+    if files := sorted(path.glob(f"*{SUFFIX}")):
         return {path.name: files}
     runs: dict[str, list[Path]] = {}
     logdir = Path(re.sub("/plugins(/profile)?$", "", str(path)))
-    files = sorted(logdir.glob(f"**/plugins/profile/*/*{_SUFFIX}"), key=lambda file: file.stat().st_mtime_ns)
+    files = sorted(logdir.glob(f"**/plugins/profile/*/*{SUFFIX}"), key=lambda file: file.stat().st_mtime_ns)
     for file in files:
         name = str(file.parents[3].relative_to(logdir) / file.parent.name)
         runs[name] = [*runs.pop(name, []), file]
@@ -75,12 +76,12 @@ def _reason(path: Path) -> str:
         file_type = find.find(path).file_type
     except TracekitError:
         return (
-            f"{path} is not a trace (no plugins/profile/<run>/*{_SUFFIX} is below it): give a directory that "
+            f"{path} is not a trace (no plugins/profile/<run>/*{SUFFIX} is below it): give a directory that "
             "`tracekit capture` wrote"
         )
     if file_type is formats.XSPACE:
         return (
-            f"{path} cannot be shown in TensorBoard, which reads uncompressed files named *{_SUFFIX}: decompress or "
+            f"{path} cannot be shown in TensorBoard, which reads uncompressed files named *{SUFFIX}: decompress or "
             "rename it"
         )
     return (

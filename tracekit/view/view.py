@@ -6,8 +6,10 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
+from tracekit import remote
 from tracekit.errors import ViewError
 from tracekit.files import is_saved_report, path_of
 
@@ -19,7 +21,7 @@ def view(
     run: str | None = None,
     browser: bool = True,
     perfetto: bool = False,
-    perfetto_ui: str | Path | None = None,
+    perfetto_ui: str | os.PathLike[str] | None = None,
 ) -> None:
     """Serve a trace in TensorBoard until a signal stops it, on loopback only; prints the address that opens it.
 
@@ -33,18 +35,19 @@ def view(
     from tracekit.view import perfetto_ui as ui
     from tracekit.view import tensorboard
 
-    trace_dir = path_of(source)
-    if is_saved_report(trace_dir):
+    place = path_of(source)
+    if is_saved_report(place):
         raise ViewError(
-            f"{trace_dir} is a saved report, and view serves traces. Open {trace_dir / 'report.html'} in a browser, or "
-            "give the trace that the report was made from."
+            f"{place} is a saved report, and view serves traces. Open {remote.child(place, 'report.html')} in a "
+            "browser, or give the trace that the report was made from."
         )
     browser = browser and has_screen(os.environ, sys.stdout.isatty())
     if not (perfetto or perfetto_ui):
-        tensorboard.serve(trace_dir, port=port, run=run, browser=browser)
+        with remote.fetched(place, f"*{tensorboard.SUFFIX}") as trace_dir:
+            tensorboard.serve(trace_dir, name=str(place), port=port, run=run, browser=browser)
         return
-    place = None if perfetto_ui is None else Path(perfetto_ui)
-    ui.serve(trace_dir, _export, ui=place, port=port, run=run, browser=browser)
+    with nullcontext() if perfetto_ui is None else remote.fetched(remote.place(perfetto_ui)) as ui_place:
+        ui.serve(place, _export, ui=ui_place, port=port, run=run, browser=browser)
 
 
 def has_screen(environment: Mapping[str, str], on_terminal: bool, platform: str = sys.platform) -> bool:
@@ -53,7 +56,7 @@ def has_screen(environment: Mapping[str, str], on_terminal: bool, platform: str 
     return on_terminal and (platform == "darwin" or any(environment.get(name) for name in names))
 
 
-def _export(trace_dir: Path, run: str | None, out: Path) -> None:
+def _export(trace_dir: Path | str, run: str | None, out: Path) -> None:
     from tracekit.export.export import export
 
     files = export(trace_dir, out, run=run, force=True)

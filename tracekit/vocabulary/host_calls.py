@@ -46,6 +46,12 @@ MXNET_ERRANDS = frozenset({"DeleteVariable", "DeleteOperator", "WaitForVar", "Se
 TPU_LAUNCHES = (TPU_EXECUTE, TPU_ENQUEUE, "EnqueueProgram")
 """How all calls begin that run a program on a TPU."""
 
+_WAITS_ON_DEVICE = re.compile(
+    r"((event|stream|notify|notifier|queue)[_ ]?)*(wait|record|notify|sync(hroni[sz]e)?)([_ ]?(on|event|value))*",
+    re.IGNORECASE,
+)
+_ASKS_FOR_COLLECTIVE = re.compile(r"_?c10d\w*::|record_param_comms$")
+_OF_HOST = re.compile(r"(gloo|mpi|ucc):\w")
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 # A pool's threads may launch what the calling thread dispatched: it is JAX's and PjRt's call that tells the program.
 _PROGRAM = re.compile(r"PjitFunction\(|PJRT_LoadedExecutable_Execute$")
@@ -118,6 +124,7 @@ _OF_JAX = re.compile(r"\$(api|array|core|dispatch|pjit|profiler|pxla|traceback_u
 _ALLOCATING = re.compile(r"Build buffer allocations$|\w*Allocator::Alloc\w*|(\w+::)+DefragmentMemory$")
 # A step's annotation: PyTorch's (torch/profiler/profiler.py; its own tools let a blank stand before the number), after
 # its domain where NVTX has one, and that of JAX and TensorFlow, whose stats are part of its name.
+_DIGITS_OF_INT64 = 19
 _STEP = re.compile(r"(?:^|:)ProfilerStep ?#(\d+)\Z|#(?:[^#]*,)?step_num=(\d+)(?:,[^#]*)?#\Z")
 # The first pattern that is found in a name decides.
 _ACTIVITIES: tuple[tuple[Activity, re.Pattern[str]], ...] = tuple(
@@ -267,6 +274,21 @@ def stands_aside(name: str) -> bool:
     return bool(_ASIDE.match(name))
 
 
+def waits_on_device(name: str) -> bool:
+    """Whether an entry in a stream of an accelerator only waits for an event or records one, as `event_wait`."""
+    return bool(_WAITS_ON_DEVICE.fullmatch(name))
+
+
+def asks_for_collective(name: str) -> bool:
+    """Whether an operator of PyTorch only asks its backend for a collective, which another thread or a device runs."""
+    return bool(_ASKS_FOR_COLLECTIVE.match(name))
+
+
+def is_collective_of_host(name: str) -> bool:
+    """Whether an annotation of PyTorch is a collective that its thread of the host runs itself: `gloo:all_reduce`."""
+    return bool(_OF_HOST.match(name))
+
+
 def says_waiting(name: str) -> bool:
     """Whether the name of a call or span says that its thread waits, be it for a device or for another thread."""
     return bool(_WAITING.match(name))
@@ -313,7 +335,8 @@ def allocates(name: str) -> bool:
 def step_number(name: str) -> int | None:
     """The number of the step that an annotation of this name is: `ProfilerStep#3`, `train#step_num=3#`; else None."""
     match = _STEP.search(name) if "#" in name else None
-    return int(match[1] or match[2]) if match else None
+    digits = (match[1] or match[2]) if match else ""
+    return int(digits) if 0 < len(digits) < _DIGITS_OF_INT64 else None
 
 
 def activity_of(name: str) -> Activity | None:

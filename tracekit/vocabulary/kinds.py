@@ -106,6 +106,7 @@ TABLE = tuple(Row(*row) for row in (
     (NAME,   MEMCPY,     None,                   r"^(cuda |hip |unified memory )*memcpy(\dd)?\b(?!.*kernel)",
                                                  "Memcpy HtoD (Pinned -> Device)"),
     (NAME,   MEMCPY,     None,                   r"^memory copy ",                    "MEMORY_COPY_HOST_TO_DEVICE"),
+    (NAME,   MEMCPY,     None,                   r"^dma( (request|copy|transfer|read|write))?$", "dma_request"),
     (NAME,   MEMCPY,     None,                   r"^amd rocclr copy",                 "__amd_rocclr_copyBuffer.kd"),
     (NAME,   MEMCPY,     None,                   r"^copy (host|device) to |^(host|device) to \w+ copy$",
                                                  "CopyDeviceToDevice"),
@@ -209,9 +210,15 @@ def classify(
 
 def row(name: str, opcode: str | None = None, typed: Kind | None = None, lane: str = "") -> Row:
     """The first row of TABLE that matches; the arguments are those of `classify`."""
-    with_namespaces, as_words = function_name(name), words(name)
     types = _STREAM_TYPES.match(lane)
-    texts = {OPCODE: opcode or "", STAT: typed.value if typed else "", STREAM: types[1].lower() if types else ""}
+    return _row(name, opcode or "", typed.value if typed else "", types[1].lower() if types else "")
+
+
+# The planes of a file, and the files of a run, name the same kernels: asked again, half of their rows' cost is gone.
+@lru_cache(2**13)
+def _row(name: str, opcode: str, typed: str, stream: str) -> Row:
+    with_namespaces, as_words = function_name(name), words(name)
+    texts = {OPCODE: opcode, STAT: typed, STREAM: stream}
     for candidate, pattern in _TABLE:
         if candidate.level == NAME:
             matches = pattern.search(with_namespaces if "::" in candidate.pattern else as_words)

@@ -1,6 +1,7 @@
-"""What a profiler says of events that it lost, in the warnings that it writes into its files."""
+"""What is lost of a trace: by the warnings that a profiler writes into its files, or because files are damaged."""
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -13,6 +14,30 @@ class Loss(StrEnum):
     RECORDS = "records"
     PERHAPS = "perhaps records"
     END = "end"
+    # What is damaged, and was not read.
+    RUNS = "runs"
+    FILES = "files"
+    PLANES = "planes"
+    LINES = "lines"
+    TABLES = "tables"
+    EVENTS = "events"
+    BYTES = "bytes"
+    PROGRAMS = "programs"
+    DETAILS = "details"
+
+
+# What one and several of each part that can be damaged are called in a sentence.
+DAMAGE: Mapping[Loss, tuple[str, str]] = {
+    Loss.RUNS: ("newer run", "newer runs"),
+    Loss.FILES: ("file of a host or rank", "files of hosts or ranks"),
+    Loss.PLANES: ("plane", "planes"),
+    Loss.LINES: ("line of a plane", "lines of planes"),
+    Loss.TABLES: ("table", "tables"),
+    Loss.EVENTS: ("event", "events"),
+    Loss.BYTES: ("byte", "bytes"),
+    Loss.PROGRAMS: ("HLO proto", "HLO protos"),
+    Loss.DETAILS: ("detail of devices and events", "details of devices and events"),
+}
 
 
 # Kineto's "Exceeded max GPU buffer count (…) - terminating tracing" (libkineto/src/CuptiActivityApi.cpp).
@@ -39,3 +64,11 @@ def loss(message: str) -> tuple[Loss, int | None] | None:
         count = int(match[1] or match[2])
         return (Loss.RECORDS, count) if count else None
     return (Loss.RECORDS, None) if _DROPPED.search(message) else None
+
+
+def damage(what: Loss, lost: int | None, total: int | None, evidence: str | None) -> str:
+    """The sentence on a part of DAMAGE that could not be read: how many of how many, each None if it is not known."""
+    count = "Some" if lost is None else f"{lost:,}"
+    of = "" if total is None else f" of {total:,}"
+    why = f" ({evidence})" if evidence else ""
+    return f"{count}{of} {DAMAGE[what][lost != 1 or total is not None]} could not be read{why}."

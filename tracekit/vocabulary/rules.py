@@ -1,16 +1,17 @@
 """The user's own rules for what an operation is: a TOML file whose word counts more than anything the trace says."""
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import remote
 from tracekit.columns import by_label, categorical
 from tracekit.errors import TracekitError
 from tracekit.vocabulary.copies import DIRECTIONS
@@ -39,26 +40,37 @@ class Rule:
     direction: str | None = None
 
 
-def read(path: Path) -> tuple[Rule, ...]:
-    """The rules in the TOML file at `path`, in order; docs/kinds.md describes it.
+def read(location: str | os.PathLike[str]) -> tuple[Rule, ...]:
+    """The rules in the TOML file at a path or URL, in order; docs/kinds.md describes it.
 
     Raises TracekitError, which names the file and the rule, if there is no such file or rule or if one is wrong.
     """
+    return tuple(_rule(label, table) for label, table in tables(location, "--kinds", "docs/kinds.md"))
+
+
+def tables(location: str | os.PathLike[str], option: str, shown_in: str) -> list[tuple[str, dict[str, Any]]]:
+    """The tables [[rule]] in the TOML file at a path or URL, each with its place in words: Rule 1 of kinds.toml.
+
+    Raises TracekitError where there is no such file or rule, or another key; it names the `option` that gave the file,
+    or the page where one is `shown_in`.
+    """
+    place = remote.place(location)
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        with remote.fetched(place) as path:
+            content = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise TracekitError(f"The rules file {path} does not exist. Check --kinds.") from None
+        raise TracekitError(f"The rules file {place} does not exist. Check {option}.") from None
     except OSError as error:
-        raise TracekitError(f"The rules file {path} cannot be read: {error.strerror}. Check --kinds.") from None
+        raise TracekitError(f"The rules file {place} cannot be read: {error.strerror}. Check {option}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TracekitError(f"The rules file {path} is not TOML: {error}. docs/kinds.md shows one.") from None
+        raise TracekitError(f"The rules file {place} is not TOML: {error}. {shown_in} shows one.") from None
     other = [key for key in content if key != "rule"]
     if other:
-        raise TracekitError(f"{path} holds {other[0]!r}, which is no rule: each rule is a table that begins [[rule]].")
+        raise TracekitError(f"{place} holds {other[0]!r}, which is no rule: each rule is a table that begins [[rule]].")
     rules = content.get("rule")
     if not (isinstance(rules, list) and rules and all(isinstance(rule, dict) for rule in rules)):
-        raise TracekitError(f"{path} holds no rules: each rule is a table that begins [[rule]].")
-    return tuple(_rule(f"Rule {number} of {path}", rule) for number, rule in enumerate(rules, 1))
+        raise TracekitError(f"{place} holds no rules: each rule is a table that begins [[rule]].")
+    return [(f"Rule {number} of {place}", rule) for number, rule in enumerate(rules, 1)]
 
 
 def _rule(label: str, table: Mapping[str, Any]) -> Rule:

@@ -161,10 +161,59 @@ def test_work_without_a_valid_time_is_left_out_and_noted(tmp_path):
     assert trace.notes == ("2 kernels, copies or memsets without a valid time were skipped.",)
 
 
-def test_work_of_devices_that_is_not_understood_is_noted(tmp_path):
-    trace = trace_of(tmp_path, event("mtia_ccp_events", "dma_request"), event("mtia_ccp_events", "event_wait"))
-    note = "2 events of category mtia_ccp_events were skipped: their meaning is unknown."
-    assert (len(trace.events), trace.notes) == (0, (note,))
+def label(pid, text):
+    return {"ph": "M", "name": "process_labels", "pid": pid, "tid": 0, "args": {"labels": text}}
+
+
+def test_work_of_an_accelerator_that_nobody_knows_is_told_by_names_and_arguments(tmp_path):
+    trace = trace_of(
+        tmp_path,
+        label(70, "CPU"),
+        label(9, "XYZ 3"),
+        {"ph": "M", "name": "thread_name", "pid": 9, "tid": 801, "args": {"name": "DMA"}},
+        event("cpu_op", "aten::add", 0, 10, pid=70, tid=70),
+        event("xyz_runtime", "xyzLaunch", 1, 2, pid=70, tid=70, correlation=5),
+        event("xyz_engine_events", "add-dtype_Float", 10, 2, pid=9, tid=4, stream=1, correlation=5),
+        event("xyz_engine_events", "transfer", 12, 2, pid=9, tid=801, direction="DEVICE_TO_HOST", size=16),
+        event("xyz_engine_events", "dma_request", 14, 1, pid=9, tid=801),
+        event("xyz_engine_events", "hccl:all_reduce_kernel", 15, 1, pid=9, tid=4, stream=1),
+        event("xyz_engine_events", "event_wait", 16, 9, pid=9, tid=4, stream=1),
+        event("kernel", "mul", 17, 1, pid=9, tid=4, device=2, stream=1),
+        event("xyz_host_things", "prepare", 17, 1, pid=70, tid=4),
+    )
+    assert rows(trace.events, "device", "lane", "name", "kind", "direction", "bytes", "correlation_id", "op") == [
+        ["xyz:3", "stream 1", "add-dtype_Float", "compute", None, None, 5, 0],
+        ["xyz:3", "DMA", "transfer", "memcpy", "D2H", 16, None, None],
+        ["xyz:3", "DMA", "dma_request", "memcpy", None, None, None, None],
+        ["xyz:3", "stream 1", "hccl:all_reduce_kernel", "collective", None, None, None, None],
+        ["xyz:2", "stream 1", "mul", "compute", None, None, None, None],
+    ]
+    assert trace.launches["name"].tolist() == ["xyzLaunch"]
+    assert trace.notes == (
+        "Took 4 events of category xyz_engine_events for work of xyz:3, an accelerator that tracekit does not "
+        "know: names and arguments tell what each is.",
+        "Skipped 1 event of category xyz_engine_events: waiting for events is no work.",
+        "Skipped 1 event of category xyz_host_things, the meaning of which is unknown.",
+        "All times are whole microseconds, as older versions of PyTorch write them: short work is rounded.",
+    )
+
+
+def test_without_labels_a_process_of_nothing_of_the_host_is_a_device_named_by_its_category(tmp_path):
+    trace = trace_of(
+        tmp_path,
+        event("mtia_ccp_events", "fc", 1.5, pid=9),
+        event("mlu_memcpy", "copy HtoD", 3, pid=8),
+        event("GCU_MEMSET", "set", 4, pid=7),
+        event("hpu_op", "launch", pid=70),
+        event("cpu_op", "aten::add", pid=70),
+        event("Trace", "PyTorch Profiler (0)", pid="Spans"),
+    )
+    assert rows(trace.events, "device", "name", "kind", "direction") == [
+        ["mtia:9", "fc", "compute", None],
+        ["mlu:8", "copy HtoD", "memcpy", "H2D"],
+        ["gcu:7", "set", "memset", None],
+    ]
+    assert "Skipped 1 event of category hpu_op, the meaning of which is unknown." in trace.notes
 
 
 @pytest.mark.parametrize(
@@ -475,7 +524,7 @@ def test_a_wait_tells_the_line_of_the_program_that_it_stands_under(tmp_path):
 
 def host_work(tmp_path, *events):
     """By thread: when the host was at work, in us since the first event, at 0, merged where pieces touch."""
-    trace = trace_of(tmp_path, host("user_annotation", "start", 0, 1, tid=1), *events)
+    trace = trace_of(tmp_path, host("user_annotation", "start", 0, 1, tid=1), kernel("k"), *events)
     assert set(trace.spans["name"]) == {"start"}
     table = trace.host_work
     assert set(table["process"]) <= {"50"}
@@ -494,7 +543,7 @@ def test_a_thread_is_at_work_in_operators_and_frames_of_python(tmp_path):
 
 def test_work_is_named_after_the_operator_that_the_program_called(tmp_path):
     def named(*events):
-        table = trace_of(tmp_path, host("user_annotation", "start", 0, 1, tid=1), *events).host_work
+        table = trace_of(tmp_path, kernel("k"), host("user_annotation", "start", 0, 1, tid=1), *events).host_work
         times = (table[["start_ps", "end_ps"]] // 10**6).to_numpy().tolist()
         return [(name, *time) for name, time in zip(table["name"].astype(object).fillna(""), times, strict=True)]
 
@@ -517,7 +566,7 @@ def test_a_frame_that_waits_is_no_work_nor_is_what_is_around_it(tmp_path):
 
 
 def test_the_steps_of_older_files_are_no_work(tmp_path):
-    trace = trace_of(tmp_path, op("ProfilerStep#1", 0, 50), op("aten::add", 10, 5))
+    trace = trace_of(tmp_path, op("ProfilerStep#1", 0, 50), op("aten::add", 10, 5), kernel("k"))
     assert rows(trace.host_work, "start_ps", "end_ps") == [[10**7, 15 * 10**6]]
 
 
@@ -615,3 +664,39 @@ def test_an_id_that_comes_again_is_of_the_last_call_before_the_row(tmp_path):
     assert timeline.launch.tolist() == [0, 1, 2]
     # Also of rows that a window cuts.
     assert timeline.inside((35 * 10**6, 2035 * 10**6)).launch.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"args": {"device": 0, "stream": [1], "correlation": 1}},
+        {"args": {"device": 0, "stream": 7, "correlation": int("9" * 4000)}},
+        {"args": {"device": {"a": 1}, "stream": 7, "correlation": "9" * 5000}},
+        {"name": "ProfilerStep#" + "9" * 30, "cat": "user_annotation"},
+        {"pid": None, "cat": "cuda_runtime", "args": {"correlation": 5}},
+        {"args": None},
+    ],
+)
+def test_values_of_another_type_cost_only_themselves(tmp_path, odd):
+    trace = trace_of(tmp_path, kernel("a", 5), kernel("b", 7) | odd, kernel("c", 9))
+    assert {"a", "c"} <= {*trace.events["name"]}
+
+
+@pytest.mark.parametrize("depth", [300, 1000, 5000])
+def test_an_event_nested_without_end_is_cut_off_and_the_others_are_read(tmp_path, depth):
+    path = tmp_path / "t.json"
+    nested = json.dumps(kernel("b", 7)).replace('"stream": 7', '"stream": 7, "x": ' + "[" * depth + "]" * depth)
+    events = ", ".join([json.dumps(kernel("a", 5)), nested, json.dumps(kernel("c", 9))])
+    head = '{"schemaVersion": 1, "deviceProperties": [], "x": ' + '{"a":' * depth + "1" + "}" * depth
+    path.write_text(f'{head}, "traceEvents": [{events}]}}')
+    trace = read(path)
+    assert trace.events["name"].tolist() == ["a", "b", "c"]
+    assert len(trace.losses) == 0
+
+
+@pytest.mark.parametrize("ts", [None, "soon", [], -(10**40)])
+def test_kernels_without_a_usable_time_are_counted(tmp_path, ts):
+    trace = trace_of(tmp_path, kernel("a", 5), kernel("b", 7) | {"ts": ts}, kernel("c", 9))
+    assert trace.events["name"].tolist() == ["a", "c"]
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 3]]
+    assert "1 kernels, copies or memsets without a valid time were skipped." in trace.notes

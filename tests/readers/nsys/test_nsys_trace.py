@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.readers.nsys.exports import Tables, rows, tid
-from tracekit.errors import TraceError
 from tracekit.readers import nsys
 from tracekit.readers.nsys import sqlite_export
 
@@ -214,7 +213,8 @@ def test_rows_without_a_valid_time_are_left_out_and_noted(read):
     tables = Tables().kernel("ok", 5, 5).kernel("backwards", 9, 7).kernel("not collected", 0, 0).kernel("open", 3, None)
     trace = read(tables)
     assert trace.events["name"].tolist() == ["ok"]
-    assert trace.notes == ("3 device rows without a valid time were skipped.",)
+    assert trace.notes == ("3 of 4 events could not be read (device rows without a valid time).",)
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 3, 4]]
 
 
 def test_an_export_without_cuda_says_what_records_it(read):
@@ -232,9 +232,24 @@ def test_an_export_with_copies_alone_says_that_kernels_are_missing(read):
     assert trace.notes[0].startswith("The export contains copies or memsets but no kernels")
 
 
-def test_times_that_no_axis_holds_are_an_error(read):
-    with pytest.raises(TraceError, match=r"has events \d+ ns apart, too far for one time axis"):
-        read(Tables().kernel("a", 5, 6).kernel("b", 2**62, 2**62 + 1))
+@pytest.mark.parametrize("at", [2**62, 2**63 - 2, -(2**62)])
+def test_times_far_from_all_others_are_left_out_and_counted(read, at):
+    tables = (
+        Tables().kernel("a", 5, 6).kernel("b", 7, 8).kernel("c", at, at + 1).range("r", at, at + 1).range("s", 6, 7)
+    )
+    trace = read(tables)
+    assert trace.events["name"].tolist() == ["a", "b"]
+    assert trace.spans["name"].tolist() == ["s"]
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 3], ["events", 1, 2]]
+
+
+def test_names_that_the_table_of_strings_lacks_are_told(read):
+    tables = Tables().kernel("a", 5, 6).kernel("b", 7, 8)
+    tables.rows["StringIds"] = tables.rows["StringIds"][:1]
+    trace = read(tables)
+    assert len(trace.events) == 2
+    assert "StringIds lacks 1 of the 2 names that events have" in trace.notes[0]
+    assert trace.losses["what"].tolist() == ["tables"]
 
 
 def test_large_tables_are_read_piece_by_piece_with_the_same_result(read, monkeypatch):

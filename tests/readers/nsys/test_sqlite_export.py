@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.readers.nsys.exports import Tables
+from tests.readers.nsys.exports import Tables, rows
 from tracekit.errors import TraceError
 from tracekit.readers import nsys
 
@@ -81,10 +81,54 @@ def test_a_database_of_something_else_is_named(tmp_path, tables, sentence):
     assert message_of(path).startswith(sentence)
 
 
-def test_a_time_that_is_no_integer_is_said(tmp_path):
-    for number, odd in enumerate(("soon", 1.5)):
-        path = Tables().kernel("k", odd, 9).write(tmp_path / f"{number}.sqlite")
-        assert message_of(path).startswith(": CUPTI_ACTIVITY_KIND_KERNEL contains a value that is not an integer.")
+@pytest.mark.parametrize("odd", ["soon", 1.5, b"\xff", "", "1,2"])
+def test_a_cell_that_is_no_integer_costs_only_its_row_and_is_told(tmp_path, odd):
+    path = Tables().kernel("k", odd, 9).kernel("l", 10, 11).write(tmp_path / "report.sqlite")
+    trace = nsys.read(path)
+    assert trace.events["name"].tolist() == ["l"]
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["details", 1, 2], ["events", 1, 2]]
+    assert "CUPTI_ACTIVITY_KIND_KERNEL.start contains values that are not integers" in trace.notes[0]
+
+
+def test_of_a_table_with_a_bad_page_the_rows_before_it_are_read(tmp_path):
+    tables = Tables()
+    for at in range(500):
+        tables.kernel("k", 10 * at, 10 * at + 5)
+    path = tables.range("r", 0, 9).write(tmp_path / "report.sqlite", page_size=1024)
+    whole = nsys.read(path)
+    pages = [*range(3 * 1024, path.stat().st_size - 1024, 1024)]
+    data = path.read_bytes()
+    counts = set()
+    for page in pages[::3]:
+        path.write_bytes(data[:page] + b"\xff" * 1024 + data[page + 1024 :])
+        try:
+            trace = nsys.read(path)
+        except TraceError:  # of a page that all of the file rests on
+            continue
+        counts.add(len(trace.events))
+        assert len(trace.events) < len(whole.events) or len(trace.spans) < len(whole.spans)
+        assert rows(trace.events, "start_ps") == rows(whole.events, "start_ps")[: len(trace.events)]
+        assert "tables" in trace.losses["what"].tolist()
+        assert f"is damaged after {len(trace.events):,} rows" in " ".join(trace.notes)
+    assert len(counts) > 3
+
+
+def test_a_session_that_began_at_no_time_has_no_unix_time_and_is_told(tmp_path):
+    tables = Tables().kernel("k", 5, 9).add("TARGET_INFO_SESSION_START_TIME", utcEpochNs=2**63 - 1)
+    trace = nsys.read(tables.write(tmp_path / "report.sqlite"))
+    assert trace.hosts["origin_ns"].isna().tolist() == [True]
+    assert "TARGET_INFO_SESSION_START_TIME.utcEpochNs is no time" in trace.notes[0]
+
+
+def test_a_table_that_is_a_view_is_told(export):
+    base = sqlite3.connect(export)
+    base.execute("ALTER TABLE NVTX_EVENTS RENAME TO old")
+    base.execute("CREATE VIEW NVTX_EVENTS AS SELECT * FROM old")
+    base.commit()
+    base.close()
+    trace = nsys.read(export)
+    assert len(trace.events) == 1
+    assert "a view, not a table: NVTX_EVENTS" in trace.notes[0]
 
 
 def test_changes_that_are_not_in_the_file_yet_are_said_and_not_lost(export):

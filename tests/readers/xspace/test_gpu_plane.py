@@ -5,7 +5,6 @@ import pytest
 from tests.readers.hlo import hlo_modules
 from tests.readers.hlo.hlo_modules import needs_xla_parser
 from tests.readers.xspaces import PlaneText, metadata_plane, write
-from tracekit.errors import TraceError
 from tracekit.readers import read
 from tracekit.readers.xspace.gpu_plane import CopyRecord, copy_record
 
@@ -131,11 +130,58 @@ def test_the_proto_of_the_program_tells_which_op_needs_which(tmp_path):
     assert trace.ops.set_index("hlo_op").loc["dot", "flops"] == 2 * 8 * 8 * 8
 
 
-def test_a_broken_program_is_an_error_that_names_it(tmp_path):
+def message(number, *parts):
+    """A length-delimited field of a protobuf, or with a number as its value a varint."""
+    if isinstance(parts[0], int):
+        return bytes([*varint(number << 3), *varint(parts[0])])
+    body = b"".join(parts)
+    return bytes([*varint(number << 3 | 2), *varint(len(body))]) + body
+
+
+def varint(value):
+    while value > 0x7F:
+        yield value & 0x7F | 0x80
+        value >>= 7
+    yield value
+
+
+def nested(depth):
+    """A tuple in a tuple, `depth` of them."""
+    shape = message(2, 11)
+    for _ in range(depth):
+        shape = message(2, 13) + message(4, shape)
+    return shape
+
+
+def program(*instructions):
+    """An HLO module whose only computation, 1, holds the instructions."""
+    return message(3, *(message(2, each) for each in instructions), message(5, 1), message(6, 1))
+
+
+def instruction(name, opcode, *fields, number=1):
+    return message(1, name) + message(2, opcode) + b"".join(fields) + message(35, number)
+
+
+BROKEN_PROGRAMS = {
+    "garbage": b"\x1a\x7f",
+    "cut": program(instruction(b"dot", b"dot"))[:-3],
+    "calls itself": program(instruction(b"dot", b"fusion", message(38, 1))),
+    "waits for itself": program(instruction(b"dot", b"async-done", message(36, 1), message(38, 1))),
+    "nested": program(instruction(b"dot", b"copy", message(3, nested(3000)))),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_PROGRAMS)
+def test_a_broken_program_tells_nothing_and_what_ran_is_read(tmp_path, broken):
     plane = PlaneText("/device:GPU:0").event(STREAM, "k", 0, 1, hlo_op="dot", hlo_module="jit_f", program_id=6)
-    path = write(tmp_path / "h.xplane.pb", metadata_plane(jit_f_6=b"\x1a\x7f") + plane.text())
-    with pytest.raises(TraceError, match=r"contains a corrupt HLO proto of jit_f\(6\)"):
-        read(path)
+    text = metadata_plane(jit_f_6=BROKEN_PROGRAMS[broken]) + plane.text()
+    trace = read(write(tmp_path / "h.xplane.pb", text))
+    assert list(trace.events["name"]) == ["k"]
+    assert trace.ops["flops"].isna().all()
+    if broken in ("garbage", "cut", "nested"):
+        (note,) = [note for note in trace.notes if "could not be read" in note]
+        assert note.startswith("1 of 1 HLO protos could not be read (jit_f(6)")
+        assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["programs", 1, 1]]
 
 
 def test_a_copy_that_leaves_its_gpu_is_p2p_and_one_that_stays_is_d2d(tmp_path):

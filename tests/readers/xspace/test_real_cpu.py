@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import tracekit
@@ -123,12 +124,15 @@ def line_of(text):
     return number
 
 
-def test_two_files_joined_are_refused_and_not_read_as_one(tmp_path):
+def test_of_two_files_joined_the_first_is_read_and_the_other_counted(tmp_path):
     (whole, other) = sorted(DATA.glob("two-cpu-devices-*.xplane.pb"))
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(whole.read_bytes() + other.read_bytes())
-    with pytest.raises(tracekit.TraceError, match="more than one profiler session"):
-        read(path)
+    trace, alone = read(path), read(whole)
+    pd.testing.assert_frame_equal(trace.events.drop(columns="host"), alone.events.drop(columns="host"))
+    (note,) = [note for note in trace.notes if "could not be read" in note]
+    assert "Task Environment occurs 2 times: files were joined" in note
+    assert trace.losses["what"].tolist() == ["planes"]
 
 
 SCRIPT = """

@@ -1,6 +1,7 @@
 """The wire decoder: what it keeps, that plain and compiled loops agree, and that broken bytes only raise TraceError."""
 
 import gzip
+import os
 
 import numpy as np
 import pytest
@@ -117,6 +118,37 @@ def test_a_file_that_is_no_xspace_is_one_clear_error(tmp_path, loop, content, me
     with pytest.raises(TraceError, match=message) as caught:
         xspace_file.read(path, STATS)
     assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_cut_after_it_was_read_changes_nothing(path, loop):
+    space = xspace_file.read(path, STATS)
+    os.truncate(path, 0)
+    (plane,) = space.planes
+    assert list(plane.names) == ["kernel", "other kernel", "kernel", ""]
+    assert list(plane.strings("hlo_category").astype(object)) == [np.nan, "twice", np.nan, "referred to"]
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_one_sentence(path):
+    size = path.stat().st_size
+    with path.open("rb") as file, pytest.raises(TraceError, match="became shorter while it was read"):
+        xspace_file._held(path, file, size + 1)
+
+
+def test_texts_of_events_and_metadata_outlive_the_pages_that_are_given_back(tmp_path, loop):
+    event = "events { metadata_id: 1 offset_ps: 5 duration_ps: 7 stats { metadata_id: 2 int64_value: 7 } }"
+    text = 'events { metadata_id: 1 offset_ps: 5 duration_ps: 7 stats { metadata_id: 2 str_value: "told" } }'
+    lines = [event * 4000, text * 3 + event * 4000, event * 4000]
+    plane = (
+        'planes { name: "/device:GPU:0" '
+        + "".join(f"lines {{ id: {at} {line} }}" for at, line in enumerate(lines))
+        + 'event_metadata { key: 1 value { id: 1 name: "kernel" } } '
+        + 'stat_metadata { key: 2 value { id: 2 name: "hlo_category" } } }'
+    )
+    (read,) = xspace_file.read(write(tmp_path / "h.xplane.pb", plane), STATS).planes
+    assert list(read.names.categories) == ["kernel"]
+    assert np.flatnonzero(read.strings("hlo_category").codes >= 0).tolist() == [4000, 4001, 4002]
+    assert list(read.strings("hlo_category").categories) == ["told"]
+    assert not any(read._buf[read._buf.find(b"\x22") + 8192 : 40_000])  # the first line was given back
 
 
 def test_a_file_cut_anywhere_inside_its_plane_is_an_error(path, loop):

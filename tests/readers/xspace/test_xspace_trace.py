@@ -1,6 +1,10 @@
 """Whole files, hand-made and real, with figures known beforehand; files cut between two planes tell what is missing."""
 
+from itertools import pairwise
+
+import pandas as pd
 import pytest
+from jax.profiler import ProfileData
 
 from tests import traces
 from tests.readers.xspaces import PlaneText, write
@@ -153,11 +157,105 @@ def test_device_traces_cut_between_planes_are_noted_and_whole_ones_are_not(tmp_p
 
 
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.name)
-def test_a_file_cut_inside_a_plane_is_an_error(tmp_path, path):
+def test_of_a_file_cut_inside_a_plane_the_planes_before_it_are_read(tmp_path, path):
     raw = path.read_bytes()
-    for end in planes(raw):
-        with pytest.raises(TraceError, match="is corrupt or not an XSpace"):
-            cut(tmp_path, raw, end - 1)
+    first, *ends = planes(raw)
+    with pytest.raises(TraceError, match="is corrupt or not an XSpace"):
+        cut(tmp_path, raw, first - 1)
+    for before, end in pairwise([first, *ends]):
+        cut(tmp_path, raw, before)
+        whole = read(tmp_path / "host.xplane.pb")
+        cut(tmp_path, raw, end - 1)
+        trace = read(tmp_path / "host.xplane.pb")
+        pd.testing.assert_frame_equal(trace.events, whole.events)
+        assert trace.losses["what"].isin(["planes", "details"]).tolist() == [True]
+
+
+def gpu(number):
+    text = PlaneText(f"/device:GPU:{number}").event("Stream #1(Compute)", "k", 0, 9).text()
+    return ProfileData.text_proto_to_serialized_xspace(text)
+
+
+def test_of_several_planes_the_one_that_is_damaged_is_left_out_and_told(tmp_path):
+    path = tmp_path / "h.xplane.pb"
+    for number in range(3):
+        planes_of = [gpu(0), gpu(1), gpu(2)]
+        planes_of[number] = planes_of[number][:2] + b"\xff" * (len(planes_of[number]) - 2)
+        path.write_bytes(b"".join(planes_of))
+        trace = read(path)
+        assert sorted(trace.events["device"]) == [f"gpu:{other}" for other in range(3) if other != number]
+        assert trace.losses[["what", "lost"]].to_numpy().tolist() == [["planes", 1]]
+        (note,) = trace.notes
+        assert "1 plane could not be read" in note
+
+
+def test_of_two_planes_of_one_device_the_fuller_is_read(tmp_path):
+    text = "".join(PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, 9).text() for _ in range(2))
+    fuller = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "a", 0, 9).event("Stream #1(Compute)", "b", 10, 9)
+    trace = read(write(tmp_path / "h.xplane.pb", text + fuller.text()))
+    assert trace.events["name"].tolist() == ["a", "b"]
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["planes", 2, 3]]
+
+
+def test_an_id_of_63_bits_leaves_ids_for_the_calls_that_have_none(tmp_path):
+    raw = (traces.DATA / "view-cpu.xplane.pb").read_bytes()
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, 9, correlation_id=2**63 - 1)
+    host = PlaneText("/host:CPU").event("t", "cuLaunchKernel", 0, 1, correlation_id=2**63 - 1)
+    path = write(tmp_path / "h.xplane.pb", plane.text() + host.text())
+    assert read(path).events["correlation_id"].tolist() == [2**63 - 1]
+    path.write_bytes(raw + ProfileData.text_proto_to_serialized_xspace(host.text().replace("host:CPU", "host:CUPTI")))
+    assert len(read(path).events) == len(read(traces.DATA / "view-cpu.xplane.pb").events)
+
+
+@pytest.mark.parametrize("name", ["/device:GPU:0", "/host:CPU"])
+def test_names_that_are_damaged_are_counted(tmp_path, name):
+    gpu_text = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "kernel", 0, 9).text()
+    host_text = PlaneText("/host:CPU").event("t", "thread work", 0, 9).text()
+    path = write(tmp_path / "h.xplane.pb", gpu_text + host_text)
+    text = b"kernel" if "GPU" in name else b"thread work"
+    raw = path.read_bytes()
+    at = raw.index(b"\x12" + bytes([len(text)]) + text)
+    path.write_bytes(raw[: at + 1] + bytes([100]) + raw[at + 2 :])
+    assert "1 detail of devices and events could not be read (names of operations)." in read(path).notes
+
+
+def test_zeros_behind_the_end_are_counted_and_what_is_before_them_is_read(tmp_path):
+    path = tmp_path / "h.xplane.pb"
+    path.write_bytes(gpu(0) + bytes(4096))
+    trace = read(path)
+    assert len(trace.events) == 1
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["bytes", 4096, len(gpu(0)) + 4096]]
+    assert f"zeros from byte {len(gpu(0))} on" in trace.notes[0]
+
+
+@pytest.mark.parametrize("offset", [2**63 - 1, 2**62, -(2**62), 2**60])
+def test_an_event_far_from_all_others_is_left_out_and_counted(tmp_path, offset):
+    text = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 5, 9).text()
+    more = "".join(f"events {{ metadata_id: 1 offset_ps: {at} duration_ps: 1000 }} " for at in (7000, 9000, offset))
+    path = write(tmp_path / "h.xplane.pb", text.replace("events {", f"{more} events {{", 1))
+    trace = read(path)
+    assert sorted(trace.events["start_ps"]) == [0, 2000, 4000]
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 4]]
+
+
+def test_a_second_or_empty_session_beside_the_first_loses_nothing_else(tmp_path):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, 9).text()
+    session = PlaneText("Task Environment", profile_start_time=5 * 10**18, profile_stop_time=6 * 10**18).text()
+    empty = 'planes { name: "Task Environment" }'
+    whole = read(write(tmp_path / "h.xplane.pb", session + plane))
+    trace = read(write(tmp_path / "h.xplane.pb", session + empty + plane))
+    pd.testing.assert_frame_equal(trace.events, whole.events)
+    pd.testing.assert_frame_equal(trace.hosts, whole.hosts)
+    assert trace.losses["what"].tolist() == ["details"]
+
+
+@pytest.mark.parametrize("value", ["abcd", b"\x80\xff", float("nan"), float("inf"), -1, 2.0**80])
+@pytest.mark.parametrize("stat", ["memory_bandwidth", "peak_teraflops_per_second", "peak_hbm_bw_gigabytes_per_second"])
+def test_a_stat_of_another_type_gives_no_figure_and_is_counted(tmp_path, stat, value):
+    plane = PlaneText("/device:GPU:0", **{stat: value}).event("Stream #1(Compute)", "k", 0, 9).text()
+    trace = read(write(tmp_path / "h.xplane.pb", plane))
+    assert trace.devices[["memory_bandwidth_bytes_per_s", "peak_flops_per_s"]].isna().all(axis=None)
+    assert trace.notes == (f"1 detail of devices and events could not be read ({stat} of gpu:0).",)
 
 
 def test_launches_that_no_gpu_answers_are_noted_but_not_the_few_at_the_end_of_a_profile(tmp_path):

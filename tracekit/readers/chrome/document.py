@@ -24,9 +24,11 @@ from numpy.typing import NDArray
 
 from tracekit.columns import by_label, categorical
 from tracekit.errors import TraceError
-from tracekit.readers.chrome.json_text import BROKEN, Event, Text, repaired
+from tracekit.readers.chrome.json_text import BROKEN, Event, Text, repaired, shallow
 from tracekit.readers.content import Content
+from tracekit.readers.losses import Lost
 from tracekit.trace import Trace
+from tracekit.vocabulary.losses import Loss
 
 T = TypeVar("T")
 
@@ -50,7 +52,8 @@ class Document:
     `start_ps`: shape (n,), picoseconds since `base_ps`, 0 where `timed` is False; `duration_ps`: shape (n,), 0 where
     absent, -1 where broken. `timed`: shape (n,), whether the event has a time; metadata (`ph` M) has none,
     whatever its `ts` says. `base_ps`: the earliest time, on the file's own axis, which may count from 1970 and exceed
-    int64. `arguments`: the text of `args`, in pieces. `notes`: what was repaired or is missing.
+    int64. `arguments`: the text of `args`, in pieces. `notes`: what was repaired or is missing, `lost`
+    what is damaged.
     """
 
     head: dict[str, Any]
@@ -66,6 +69,7 @@ class Document:
     base_ps: int
     arguments: tuple[pa.Array, ...]
     notes: tuple[str, ...]
+    lost: tuple[Lost, ...] = ()
 
     def __len__(self) -> int:
         return len(self.start_ps)
@@ -80,6 +84,13 @@ class Document:
         rows = np.flatnonzero(np.asarray((self.ph == "M") & (self.name == "process_name")))
         metadata = zip(self.pid[rows], self.args(rows, dict), strict=True)
         return {str(pid): str(args.get("name", "")) for pid, args in metadata}
+
+    @cached_property
+    def thread_names(self) -> dict[tuple[str | None, str | None], str]:
+        """The name of each thread by its `pid` and `tid`, as the file's metadata has it."""
+        rows = np.flatnonzero(np.asarray((self.ph == "M") & (self.name == "thread_name")))
+        metadata = zip(self.pid[rows], self.tid[rows], self.args(rows, dict), strict=True)
+        return {(pid, tid): str(args["name"]) for pid, tid, args in metadata if args.get("name")}
 
     def args(self, rows: NDArray[np.int64], kind: type[T]) -> list[T]:
         """The `args` of the events `rows`, in that order, each decoded as `kind`.
@@ -148,7 +159,18 @@ def load(path: Path) -> Document:
         base_ps=base_ps,
         arguments=tuple(columns["args"]),
         notes=_notes(text, texts["ph"], int((times & ~timed).sum())),
+        lost=_lost(text, len(texts["ph"]), int((times & ~timed).sum())),
     )
+
+
+def _lost(text: Text, events: int, far: int) -> tuple[Lost, ...]:
+    """What of the file is damaged."""
+    lost = [Lost(Loss.BYTES, None, None, text.cut)] if text.cut else []
+    if text.skipped:
+        lost.append(Lost(Loss.EVENTS, text.skipped, events + text.skipped, "not valid JSON"))
+    if far:
+        lost.append(Lost(Loss.EVENTS, far, events, "their times are more than 26 days from the others"))
+    return tuple(lost)
 
 
 def _notes(text: Text, ph: pd.Categorical, far: int) -> tuple[str, ...]:
@@ -175,7 +197,7 @@ def _decoded(texts: list[bytes], kind: type[T]) -> list[T]:
         decoded = []
         for text in texts:
             try:
-                decoded.append(decoder.decode(repaired(text)))
+                decoded.append(decoder.decode(repaired(shallow(text))))
             except BROKEN:
                 decoded.append(decoder.decode(b"{}"))
         return decoded
@@ -252,7 +274,8 @@ def _rebased(times: _Words, there: NDArray[np.bool_]) -> tuple[NDArray[np.int64]
     if not there.any():
         return np.zeros(len(there), np.int64), there, 0
     approximate = times.high * 2.0**64 + times.low
-    near = there & (np.abs(approximate - np.median(approximate[there])) < _FAR_PS)
+    middle = (np.count_nonzero(there) - 1) // 2  # that of one of them, where np.median may be between two
+    near = there & (np.abs(approximate - np.partition(approximate[there], middle)[middle]) < _FAR_PS)
     high = times.high[near].min()
     low = times.low[near & (times.high == high)].min()
     # Differences of the low words alone are right: they wrap as the high words would carry.

@@ -15,18 +15,18 @@ once.
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import by_label, categorical, distinct
-from tracekit.readers import xspace
+from tracekit.columns import by_label, categorical, concat, distinct
+from tracekit.readers import losses, xspace
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
-from tracekit.trace import Trace
+from tracekit.trace import LOSS_COLUMNS, Trace
 from tracekit.vocabulary.copies import XLA_CPU_COPIES
 from tracekit.vocabulary.host_calls import END, POOL_START, POOL_STOP
 
@@ -61,6 +61,14 @@ class JsonPlane(Plane):
     metadata: list[EventMetadata]
     texts: dict[str, pd.Categorical]
     links: Links
+
+    def only(self, kept: NDArray[np.bool_]) -> Self:
+        """The plane without the events that are not `kept`, shape (n,)."""
+        return replace(
+            super().only(kept),
+            texts={name: column[kept] for name, column in self.texts.items()},
+            links={name: (values[kept], has[kept]) for name, (values, has) in self.links.items()},
+        )
 
     @property
     def event_ids(self) -> list[int]:
@@ -102,7 +110,8 @@ def read(document: Document, path: Path) -> Trace:
     planes, notes = _planes(document)
     host = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".trace")
     trace = xspace.trace(XSpace([*planes], [], [], []), path, host, "jax-json")
-    return replace(trace, notes=(*document.notes, *notes, *trace.notes))
+    lost = concat(LOSS_COLUMNS, [losses.table(host, document.lost), trace.losses])
+    return replace(trace, losses=lost, notes=(*document.notes, *notes, *trace.notes))
 
 
 def _planes(document: Document) -> tuple[list[Plane], list[str]]:

@@ -7,7 +7,7 @@ where that is cheap, else left out; what stands before and after it is read all 
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ import msgspec
 from tracekit.errors import TraceError
 
 NOTHING = msgspec.Raw(b"")
-BROKEN = (msgspec.DecodeError, UnicodeDecodeError)  # what decoding raises
+BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding raises
 
 
 class Event(msgspec.Struct, gc=False):
@@ -57,6 +57,9 @@ _TOKEN = re.compile(
     rb'(?P<text>"(?:[^"\\]|\\.)*+")|[-+]?\d[\w.+-]*+|(?P<word>[-+]?[A-Za-z_][\w/.+-]*+)|(?P<comma>,(?=\s*[\]}]))',
     re.DOTALL,
 )
+# Brackets, and strings, so that none inside of them counts.
+_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
+_DEEPEST = 200
 _CHARACTER = re.compile(rb'(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|(?P<control>[\x00-\x1f])|\\')
 
 
@@ -174,6 +177,13 @@ class Text:
             run[at] = ord("[")
             try:
                 return _Run(events + _objects(memoryview(run)[at:]), rest=b"" if whole else None)
+            except RecursionError:
+                flat = shallow(bytes(run[at:]), self._nested)
+                if flat == run[at:]:
+                    return None
+                run = run[:at] + flat  # of a new one: what was raised holds a view of the other
+                end = len(run) - (not whole)
+                continue
             except BROKEN as error:
                 reason = str(error)
             if not (byte := _WHERE.search(reason)):
@@ -199,6 +209,9 @@ class Text:
                 return _Run(events, rest=bytes(run[after.next : end]))
             at = after.next
 
+    def _nested(self) -> None:
+        self.repaired += 1
+
     def _repair(self, events: list[Event], text: bytearray) -> bool:
         """Append the event in `text` to `events`, if it can be made one; whether it could."""
         try:
@@ -219,7 +232,7 @@ class Text:
 def _parsed(text: bytes) -> dict[str, Any] | None:
     """The keys in `text`, which ends with the closing brace of the file; None if it is no JSON and not repaired."""
     text = b"{%b}" % text.strip(_BLANKS).removesuffix(b"}").strip(_BLANKS)
-    for attempt in (text, repaired(text)):
+    for attempt in (text, repaired(text), repaired(shallow(text))):
         try:
             return msgspec.json.decode(attempt, type=dict[str, Any])
         except BROKEN:
@@ -285,6 +298,23 @@ def _cuts(text: bytes | bytearray, end: int | None = None, begin: int = 0) -> It
     for start in (max(end - 65536, begin), begin):
         for match in reversed(list(_BETWEEN.finditer(text, start, end))):
             yield match.start() + 1
+
+
+def shallow(text: bytes, on_loss: Callable[[], None] = lambda: None) -> bytes:
+    """`text` with null for what is nested deeper than any trace is, of which `on_loss` is told."""
+    parts: list[bytes] = []
+    depth = kept = 0
+    for match in _BRACKET.finditer(text):
+        if match.lastgroup == "open":
+            depth += 1
+            if depth == _DEEPEST:
+                parts.append(text[kept : match.start()] + b"null")
+                on_loss()
+        elif match.lastgroup == "close":
+            if depth == _DEEPEST:
+                kept = match.end()
+            depth -= 1
+    return b"".join(parts) + (text[kept:] if depth < _DEEPEST else b"")
 
 
 def repaired(text: bytes) -> bytes:

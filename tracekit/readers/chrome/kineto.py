@@ -29,7 +29,7 @@ from tracekit.columns import by_label, categorical, concat, constant, distinct, 
 from tracekit.correlation import Calls, outer_calls
 from tracekit.devices import is_known
 from tracekit.readers import losses, polling
-from tracekit.readers.chrome import Dialect, Document, kineto_memory, kineto_work
+from tracekit.readers.chrome import Dialect, Document, kineto_cpu, kineto_devices, kineto_memory, kineto_work
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
 from tracekit.readers.losses import Lost
 from tracekit.readers.nested import outermost
@@ -61,13 +61,10 @@ from tracekit.vocabulary.ranks import process_number
 Rows = NDArray[np.int64]
 Threads = Mapping[tuple[str | None, str | None], str]
 
-_CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "xpu_runtime", "xpu_driver", "mtia_runtime"})
-_CALLS |= {"privateuse1_runtime", "privateuse1_driver"}
+_CALLS = re.compile(r"(\w+_)?(runtime|driver)")
 _ANNOTATIONS = frozenset({"user_annotation"})
 _HOST_OPS = frozenset({"cpu_op", "operator"})
 _FRAMES = frozenset({"python_function"})
-# Work of devices of which no row is made, for want of an account of what these events mean.
-_OTHER_WORK = frozenset({"mtia_ccp_events", "hpu_op", "glow_runtime", "cuda_profiler_range"})
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
 # What PyTorch numbers. Of a sample a smaller share of the numbers is there; of a whole trace nearly all are.
 _NUMBERED = _HOST_OPS | _FRAMES | _ANNOTATIONS | {"cpu_instant_event"}
@@ -92,10 +89,7 @@ class _Numbered(msgspec.Struct):
     number: Any = msgspec.field(name="Ev Idx", default=None)
 
 
-class _Metadata(msgspec.Struct):
-    """The args of metadata that names a thread."""
-
-    name: Any = None
+_UNTIMED = "kernels, copies or memsets without a valid time"
 
 
 def read(document: Document, path: Path) -> Trace:
@@ -105,14 +99,17 @@ def read(document: Document, path: Path) -> Trace:
     NCCL's arguments on their kernel say, in older files what the annotation around their launch says; `bytes` is the
     size of the message as NCCL's tests count it (kineto_work). `sequence` counts the collectives of a process group.
     """
+    document = kineto_cpu.categorised(document)
     host, notes = _host(document, path)
     complete = np.asarray(document.ph == "X") & document.timed
     valid = complete & (document.duration_ps >= 0)
-    work = document.of(*kineto_work.KINDS)
-    if broken := int((complete & work & ~valid).sum()):
-        notes.append(f"{broken} kernels, copies or memsets without a valid time were skipped.")
+    work, work_notes = kineto_devices.work(document)
+    notes += work_notes
+    if broken := int((np.asarray(document.ph == "X") & work & ~valid).sum()):
+        notes.append(f"{broken} {_UNTIMED} were skipped.")
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
-    calls = np.flatnonzero(valid & document.of(*_CALLS))
+    is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
+    calls = np.flatnonzero(valid & is_call)
     ids = np.array([whole(args.correlation) or 0 for args in document.args(calls, Call)], np.int64)
     calls, ids = calls[ids != 0], (ids + kineto_work.id_offsets(document, calls))[ids != 0]
     if len(labels := kineto_work.rank_labels(document)) > 1:
@@ -128,6 +125,13 @@ def read(document: Document, path: Path) -> Trace:
     marks = np.concatenate([annotations, named_ops[(step[named_ops] >= 0) | _loads(document, named_ops)]])
     of_host = np.concatenate([named_ops[step[named_ops] < 0], frames])
     threads = _threads(document, np.concatenate([marks, calls, of_host]))
+    # Calls of a device's runtime say that it worked, whether its work is in the file or not.
+    if not len(events) and not len(calls):
+        on_cpu = named_ops[(step[named_ops] < 0) & ~_loads(document, named_ops)]
+        lanes = _host_columns(document, host, np.concatenate([on_cpu, annotations]), threads)["thread"]
+        events, operators = kineto_cpu.read(document, host, on_cpu, annotations, lanes)
+        ops, op = kineto_cpu.operations(document, operators, _sources(document, operators, frames))
+        launch, of_host = np.full(len(events), -1), frames
     call_table = frame(LAUNCH_COLUMNS, {**_host_columns(document, host, calls, threads), "correlation_id": ids})
     placed = call_table.assign(source=_sources_of_waits(document, calls, call_table["name"].array, frames))
     syncs = _syncs(document, placed, events["device"].cat.categories.tolist())
@@ -153,9 +157,17 @@ def read(document: Document, path: Path) -> Trace:
                 "world_size": [_ranks(document)],
             },
         ),
-        losses=losses.table(host, [*losses.from_messages(_messages(document)), *_sampled(document)]),
+        losses=losses.table(
+            host,
+            [
+                *losses.from_messages(_messages(document)),
+                *_sampled(document),
+                *document.lost,
+                *([Lost(Loss.EVENTS, broken, broken + len(events), _UNTIMED)] if broken else []),
+            ],
+        ),
         memory=memory,
-        notes=(*document.notes, *notes, *_missing(document, complete, events, launch), *memory_notes),
+        notes=(*document.notes, *notes, *_missing(document, events, launch), *memory_notes),
         source=str(path),
         format="kineto",
     )
@@ -209,7 +221,7 @@ def _extent(document: Document, rows: Rows) -> int:
     return max(numbers) - min(numbers) + 1 if numbers else 0
 
 
-def _missing(document: Document, complete: NDArray[np.bool_], events: pd.DataFrame, launch: Rows) -> list[str]:
+def _missing(document: Document, events: pd.DataFrame, launch: Rows) -> list[str]:
     """Notes on what the trace does not hold, or not as exactly as one may think."""
     notes = []
     if doubtful := int((launch == kineto_work.DOUBTFUL).sum()):
@@ -217,13 +229,15 @@ def _missing(document: Document, complete: NDArray[np.bool_], events: pd.DataFra
             f"The launches of {doubtful} device rows are unknown: several calls have their correlation ids, and "
             "neither processes nor times tell them apart."
         )
-    for name in sorted(_OTHER_WORK):
-        if count := int((complete & document.of(name)).sum()):
-            notes.append(f"{count} events of category {name} were skipped: their meaning is unknown.")
-    if not len(events) and not notes:
+    if not len(events):
         notes.append(
             "No GPU work was recorded: no kernels, copies or memsets. Profile with "
             "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU is working."
+        )
+    elif kineto_cpu.DEVICE in events["device"].cat.categories:
+        notes.append(
+            f"No GPU work was recorded: the operators of the host's threads are the work of {kineto_cpu.DEVICE}, a "
+            "lane for each thread. Threads that share the work of one operator (OpenMP) are not recorded."
         )
     # Time 0 may be the only time that is no whole microsecond.
     times = np.concatenate([events["start_ps"], events["end_ps"]]) + document.base_ps % _MICROSECOND_PS
@@ -237,10 +251,7 @@ def _missing(document: Document, complete: NDArray[np.bool_], events: pd.DataFra
 def _threads(document: Document, rows: Rows) -> Threads:
     """What each thread of the events `rows` is called, by process and thread: as the file's metadata has it, and with
     its process where a thread of another is called so too."""
-    metadata = np.flatnonzero((document.ph == "M") & (document.name == "thread_name"))
-    threads = zip(document.pid[metadata], document.tid[metadata], strict=True)
-    pairs = zip(threads, document.args(metadata, _Metadata), strict=True)
-    names = {key: str(args.name) for key, args in pairs if args.name}
+    names = document.thread_names
     _, first = distinct(document.pid.codes[rows], document.tid.codes[rows])
     keys = list(zip(document.pid[rows[first]], document.tid[rows[first]], strict=True))
     labels = [names.get(key) or f"thread {key[1]}" for key in keys]
@@ -259,7 +270,7 @@ def _host_columns(document: Document, host: str, rows: Rows, threads: Threads) -
     keys = list(zip(document.pid[rows[first]], document.tid[rows[first]], strict=True))
     return {
         "host": constant(host, len(rows)),
-        "process": categorical([key[0] for key in keys], which),
+        "process": categorical([key[0] if isinstance(key[0], str) else None for key in keys], which),
         "thread": categorical([threads[key] for key in keys], which),
         "name": kineto_work.names(document, rows),
         "start_ps": document.start_ps[rows],
@@ -590,7 +601,7 @@ def _is_kineto(document: Document) -> bool:
     """Whether Kineto wrote the document."""
     keys = document.head.keys()
     own_keys = keys & {"deviceProperties", "distributedInfo"} or keys >= {"schemaVersion", "traceName"}
-    return bool(own_keys or _CATEGORIES & set(document.cat.categories))
+    return bool(own_keys or kineto_cpu.is_list(document) or _CATEGORIES & set(document.cat.categories))
 
 
 def _ranks(document: Document) -> int | None:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.correlation import Calls, DeviceRows, calls_of_rows
 from tracekit.devices import on_host, unknown
-from tracekit.readers.chrome import Document
+from tracekit.readers.chrome import kineto_devices
+from tracekit.readers.chrome.document import Document
 from tracekit.readers.nested import innermost
 from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import copies, kinds
@@ -28,13 +29,6 @@ from tracekit.vocabulary.kinds import Kind
 
 Rows = NDArray[np.int64]
 
-KINDS = {
-    "kernel": Kind.COMPUTE,
-    "gpu_memcpy": Kind.MEMCPY,
-    "memcpy": Kind.MEMCPY,
-    "gpu_memset": Kind.MEMSET,
-    "memset": Kind.MEMSET,
-}
 # c10::ScalarType as PyTorch writes it, and the C++ names that `Input type` holds.
 _ELEMENT_BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool", "QInt8", "QUInt8", "unsigned char", "signed char", "bool"), 1),
@@ -50,7 +44,7 @@ _ELEMENT_BYTES = {
 _RANK = re.compile(r"\[([^\]/]+)\] ")
 # Stands for the call of a row that several calls may have started.
 DOUBTFUL = -2
-_ANNOTATION = re.compile(r"[a-z]*ccl:")  # `nccl:all_reduce`
+_ANNOTATION = re.compile(r"([a-z]*ccl|gloo|mpi|ucc):")  # `nccl:all_reduce`
 # Of the 64 warps of 32 threads that a multiprocessor holds, or 32 in some models, which have their half percent sooner.
 _HALF_A_PERCENT_WARPS = 0.32
 
@@ -65,6 +59,8 @@ class _Work(msgspec.Struct):
     stream: Any = None
     correlation: Any = None
     bytes: Any = None
+    direction: Any = None
+    size: Any = None
     collective: Any = msgspec.field(name="Collective name", default=None)
     sent_elements: Any = msgspec.field(name="In msg nelems", default=None)
     received_elements: Any = msgspec.field(name="Out msg nelems", default=None)
@@ -96,7 +92,7 @@ class _Annotation(msgspec.Struct):
 def read(
     document: Document, host: str, rows: Rows, annotations: Rows, calls: Rows, ids: NDArray[np.int64]
 ) -> tuple[pd.DataFrame, Rows]:
-    """The events `rows`, which are of the categories KINDS, as EVENT_COLUMNS, and the call that launched each, else -1.
+    """The events `rows`, which are work of devices, as EVENT_COLUMNS, and the call that launched each, else -1.
 
     `annotations` are the host's annotations, `calls` its calls and `ids` their correlation ids: they tell what a
     collective is whose kernel does not, and how large a copy of HIP's is. The call of a row is DOUBTFUL where several
@@ -106,8 +102,10 @@ def read(
     ids_of_rank = integers([whole(record.correlation) or None for record in records])
     correlations = cast(pd.arrays.IntegerArray, ids_of_rank + id_offsets(document, rows))
     devices = [record.in_device if record.device is None else record.device for record in records]
-    device_names = _told_apart(_labels(devices, document.pid[rows], device), document.pid[rows])
-    lanes = _labels([record.stream for record in records], document.tid[rows], lane)
+    gpus = _labels(devices, document.pid[rows], device)
+    given = np.array([number is not None for number in devices], bool)
+    device_names = _told_apart(kineto_devices.of_processes(document, rows, gpus, given), document.pid[rows])
+    lanes = _labels([record.stream for record in records], _threads(document, rows), lane)
     launch = _launches(document, (rows, correlations, device_names, lanes), calls, ids)
     name = names(document, rows)
     kind_columns = _kinds(name, document.cat[rows], records)
@@ -191,6 +189,18 @@ def _told_apart(devices: pd.Categorical, processes: pd.Categorical) -> pd.Catego
     return categorical(labels, which)
 
 
+def _threads(document: Document, rows: Rows) -> pd.Categorical:
+    """What tells the lane of the events `rows` where their args do not: the number of the thread, but on processes of
+    devices that are no GPUs its name, where it has one."""
+    threads = document.tid[rows]
+    others = kineto_devices.other_processes(document)
+    if not others:
+        return threads
+    which, first = distinct(document.pid[rows].codes, threads.codes)
+    keys = [(document.pid[row], document.tid[row]) for row in rows[first].tolist()]
+    return categorical([document.thread_names.get(key, key[1]) if key[0] in others else key[1] for key in keys], which)
+
+
 def _launches(
     document: Document,
     work: tuple[Rows, pd.arrays.IntegerArray, pd.Categorical, pd.Categorical],
@@ -237,23 +247,57 @@ def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[_Wo
     ends = np.array([-1 if is_apart is None else int(is_apart) for is_apart in apart], np.int64)
     # NCCL's arguments stand on the kernels that a collective launched.
     is_collective = np.array([record.collective is not None for record in records], bool)
-    which, first = distinct(name.codes, category.codes, is_collective, ends)
+    directions = [_direction(record.direction) for record in records]
+    ways = np.array([str(direction) for direction in directions], object)
+    which, first = distinct(name.codes, category.codes, is_collective, ends, ways)
     classifications = [
         kinds.classify(
             name[row],
-            typed=Kind.COLLECTIVE if is_collective[row] else KINDS[category[row].lower()],
-            direction=copies.direction(name[row], apart=apart[row]),
+            typed=_kind(category[row], bool(is_collective[row]), directions[row]),
+            direction=copies.direction(name[row], directions[row] or "", apart=apart[row]),
         )
         for row in first
     ]
     return kinds.columns(classifications, which)
 
 
+def _direction(given: object) -> str | None:
+    """The direction that the args of an unknown accelerator's event name, None if they name none."""
+    return copies.direction(given) if isinstance(given, str) else None
+
+
+def _kind(category: str, is_collective: bool, direction: str | None) -> Kind:
+    """The kind that the record of a row says; a row of a category that Kineto does not know is a copy if it has a
+    direction."""
+    if is_collective:
+        return Kind.COLLECTIVE
+    return kineto_devices.kind_of(category) or (Kind.MEMCPY if direction else Kind.COMPUTE)
+
+
+def messages(document: Document, events: Rows, is_collective: NDArray[np.bool_]) -> dict[str, Any]:
+    """What the collectives among the `events`, which are annotations, move: the columns category, bytes and dtype."""
+    rows = np.flatnonzero(is_collective)
+    args = zip(document.name[events[rows]], document.args(events[rows], _Annotation), strict=True)
+    records = [_annotated(_Work(), name, each) for name, each in args]
+    which = np.zeros(len(events), np.int64)
+    which[rows] = np.arange(1, len(rows) + 1)
+    categories = [_category(record.collective, "") for record in records]
+    sizes = [_message_bytes(category, record) for category, record in zip(categories, records, strict=True)]
+    return {
+        "category": categorical([None, *categories], which),
+        "bytes": integers([None, *sizes])[which],
+        "dtype": categorical(
+            [None, *(None if record.dtype is None else str(record.dtype) for record in records)], which
+        ),
+    }
+
+
 def _copy_sizes(document: Document, records: Sequence[_Work], copies: Rows, launch: Rows) -> list[int | None]:
     """The bytes of each row that is one of `copies`; HIP's may stand on the call that asked for the copy."""
     sizes: list[int | None] = [None] * len(records)
     for row in copies.tolist():
-        sizes[row] = whole(records[row].bytes)
+        record = records[row]
+        sizes[row] = whole(record.size if record.bytes is None else record.bytes)
     by_call = np.array([row for row in copies.tolist() if sizes[row] is None and launch[row] >= 0], np.int64)
     for row, args in zip(by_call.tolist(), document.args(launch[by_call], Call), strict=True):
         sizes[row] = whole(args.bytes if args.size is None else args.size)
@@ -385,7 +429,8 @@ def around(document: Document, events: Rows, ranges: Rows) -> Rows:
 
 def _labels(texts_of_rows: list[Any], otherwise: pd.Categorical, label: Callable[[str | None], str]) -> pd.Categorical:
     """The column label(told), of `otherwise` where it is null."""
-    codes, values = pd.factorize(np.array(texts_of_rows, object))
+    told = [text if isinstance(text, str | int | float) else None for text in texts_of_rows]
+    codes, values = pd.factorize(np.array(told, object))
     which, first = distinct(codes, np.where(codes < 0, otherwise.codes, 0))
     texts = [str(values[codes[row]]) if codes[row] >= 0 else otherwise[row] for row in first]
     return categorical([label(None if pd.isna(text) else text) for text in texts], which)
@@ -393,7 +438,7 @@ def _labels(texts_of_rows: list[Any], otherwise: pd.Categorical, label: Callable
 
 def whole(value: object) -> int | None:
     """`value` as an integer that an Int64 column holds, None if it is none."""
-    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
 

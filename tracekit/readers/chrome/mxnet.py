@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.devices import is_known, type_of, unknown
-from tracekit.readers import nested
+from tracekit.readers import losses, nested
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, SPAN_COLUMNS, Trace
 from tracekit.vocabulary import kinds
@@ -63,6 +63,7 @@ def read(document: Document, path: Path) -> Trace:
         spans=_spans(document, host, pairs[errands | ~(on_context | repeats)]),
         devices=_devices(events, host),
         hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [unix_ns]}),
+        losses=losses.table(host, document.lost),
         notes=(*document.notes, *notes, *_event_notes(events)),
         source=str(path),
         format="mxnet",

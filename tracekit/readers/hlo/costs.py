@@ -70,6 +70,8 @@ class Costs:
     program: Program
     _read: dict[Span, Fields] = field(default_factory=dict, repr=False)
     _shapes: dict[bytes, _Shape] = field(default_factory=dict, repr=False)
+    _flops_of: dict[Span, int | None] = field(default_factory=dict, repr=False)
+    _is_whole: dict[Span, bool] = field(default_factory=dict, repr=False)
 
     def of(self, name: str) -> OpFacts:
         """What is said of the instruction `name`; of one that the program does not hold, nothing."""
@@ -142,9 +144,11 @@ class Costs:
         """The flops of a product, or of all that a fusion holds; 0 if there is none, None where it cannot be told."""
         opcode = self._opcode(span)
         if opcode == "fusion":
-            parts = [part for part in self._parts(span) if self._opcode(part[0]) in _PRODUCTS | {"fusion"}]
-            flops_of = [self._flops(*part) for part in parts]
-            return None if None in flops_of else sum(filter(None, flops_of))
+            if span not in self._flops_of:
+                parts = [part for part in self._parts(span) if self._opcode(part[0]) in _PRODUCTS | {"fusion"}]
+                flops_of = [self._flops(*part) for part in parts]
+                self._flops_of[span] = None if None in flops_of else sum(filter(None, flops_of))
+            return self._flops_of[span]
         if opcode not in _PRODUCTS:
             return 0
         instruction = self._fields(span)
@@ -177,8 +181,12 @@ class Costs:
         """Whether an instruction, and all that a fusion holds, reads all of its operands and writes all its result."""
         opcode = self._opcode(span)
         if opcode == "fusion":
-            parts = [part for part, _ in self._parts(span)]
-            return bool(parts) and all(self._opcode(part) in _NAMES or self._whole(part) for part in parts)
+            if span not in self._is_whole:
+                parts = [part for part, _ in self._parts(span)]
+                self._is_whole[span] = bool(parts) and all(
+                    self._opcode(part) in _NAMES or self._whole(part) for part in parts
+                )
+            return self._is_whole[span]
         whole = kinds.base_opcode(opcode) == opcode
         return whole and opcode not in _PARTIAL and opcode not in collectives.OPCODES
 

@@ -20,6 +20,7 @@ from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.hlo.instruction import (
     ASYNC,
     DETAILED,
+    MOST_DIMENSIONS,
     Array,
     Groups,
     Instruction,
@@ -42,6 +43,8 @@ _TYPES = {
     **dict(enumerate(["f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "s2", "u2", "f8e4m3", "f8e3m4"], 23)),
     **dict(enumerate(["s1", "u1", "f4e2m1fn", "f8e8m0fnu"], 30)),
 }
+# What reading a damaged program raises: parts of one may be nested without end.
+DAMAGED = (protobuf.Broken, RecursionError)
 _TUPLE = 13
 _HOLDERS = frozenset({"fusion", "call"})
 _WRAPPERS = frozenset({ASYNC, "fusion"})
@@ -57,7 +60,7 @@ class Computation:
 
 @dataclass(frozen=True)
 class Program:
-    """The instructions of one serialised HloProto; protobuf.Broken, also when asked, if its bytes are no message."""
+    """The instructions of one serialised HloProto; DAMAGED, also when asked, where its bytes are no message."""
 
     proto: bytes
     _ops: dict[str, Op | None] = field(default_factory=dict, repr=False)
@@ -159,22 +162,24 @@ class Program:
             inner=inner,
         )
 
-    def _inside(self, span: Span, base: str) -> Instruction | None:
+    def _inside(self, span: Span, base: str, looked_into: set[int] | None = None) -> Instruction | None:
         """What an async wrapper runs: its root, or the collective that this holds. Of a fusion or a call: the
-        collective it holds, None if it holds none."""
+        collective it holds, None if it holds none. No computation is looked into twice: a broken one calls itself."""
+        looked_into = set() if looked_into is None else looked_into
         for computation_id in Fields(self.proto, span).numbers(38):
             computation = self.computations.get(computation_id)
-            if computation is None:
+            if computation is None or computation_id in looked_into:
                 continue
+            looked_into.add(computation_id)
             if base == ASYNC and (root := self.span(computation_id, computation.root)) is not None:
                 opcode = head(self.proto, *root)[1]
-                collective = self._inside(root, opcode) if opcode in _HOLDERS else None
+                collective = self._inside(root, opcode, looked_into) if opcode in _HOLDERS else None
                 return collective or self._instruction(root, computation_id)
             for inner in computation.spans:
                 opcode = kinds.base_opcode(head(self.proto, *inner)[1])
                 if opcode in collectives.OPCODES:
                     return self._instruction(inner, computation_id)
-                if opcode in _HOLDERS and (collective := self._inside(inner, opcode)) is not None:
+                if opcode in _HOLDERS and (collective := self._inside(inner, opcode, looked_into)) is not None:
                     return collective
         return None
 
@@ -221,12 +226,14 @@ def _result(instruction: Fields) -> Shape | None:
 
 def shape_of(fields: Fields) -> Shape:
     """The shape that the fields of a ShapeProto tell."""
-    kind = fields.number(2)
+    kind, dimensions = fields.number(2), fields.numbers(3)
     if kind == _TUPLE:
         return tuple(shape_of(part) for part in fields.of(4))
+    if len(dimensions) > MOST_DIMENSIONS:
+        raise protobuf.Broken(0)
     layout = next(iter(fields.of(5)), None)
     space, bits = (layout.number(number) if layout else 0 for number in (8, 7))
-    return array(_TYPES.get(kind, ""), fields.numbers(3), space, bits) if kind in _TYPES else Array("opaque", 0)
+    return array(_TYPES.get(kind, ""), dimensions, space, bits) if kind in _TYPES else Array("opaque", 0)
 
 
 def head(proto: bytes, start: int, end: int) -> tuple[str, str]:

@@ -69,16 +69,18 @@ def parse(text: str) -> Instruction | None:
         shape, at = _shape(text, match.end())
         at = text.index("(", at) + 1
         operands, names, at = ([], [], at) if name_and_opcode[1] in _LITERAL else _operands(text, at)
-    except (IndexError, ValueError):  # cut text, or a shape written in a way that is not known here
+        channel, target = _CHANNEL.search(text, at), _TARGET.search(text, at)
+        channel_id = int(channel[1]) if channel else 0
+        ranks = _ranks(text, at)
+    except (IndexError, ValueError, RecursionError):  # cut or damaged text, or written in a way that is not known here
         return Instruction(*name_and_opcode)
-    channel, target = _CHANNEL.search(text, at), _TARGET.search(text, at)
     return Instruction(
         *name_and_opcode,
         shape=shape,
         operands=tuple(operands),
         operand_names=tuple(names),
-        ranks=_ranks(text, at),
-        channel=int(channel[1]) if channel and int(channel[1]) > 0 else None,
+        ranks=ranks,
+        channel=channel_id if channel_id > 0 else None,
         host_transfer="is_host_transfer=true" in text[at:],
         target=target[1] if target else "",
     )

@@ -28,6 +28,8 @@ _MOVING_CALLS = frozenset({"MoveToHost", "MoveToDevice"})
 
 # A list of devices that is longer than any machine's stands for nothing.
 _MOST = 1 << 20
+# Nor has any array as many dimensions, which numpy holds.
+MOST_DIMENSIONS = 64
 _BITS = re.compile(r"bf(\d+)|[suf](\d+)|c(\d+)")
 
 
@@ -229,7 +231,7 @@ def iota_groups(groups: int, size: int, reshape: Sequence[int], permutation: Seq
     count = math.prod(reshape)
     if sorted(permutation or range(len(reshape))) != list(range(len(reshape))) or count != groups * size:
         return []
-    if not 0 < count <= _MOST:
+    if not 0 < count <= _MOST or min(groups, size, *reshape) < 1 or len(reshape) > MOST_DIMENSIONS:
         return []
     return np.arange(count).reshape(reshape).transpose(permutation or None).reshape(groups, size).tolist()
 
@@ -240,7 +242,9 @@ def mesh_groups(sizes: Sequence[int], ids: Sequence[int], axes: Sequence[Axis]) 
     Empty if the numbers do not fit together.
     """
     count = math.prod(sizes)
-    if not 0 < count <= _MOST or (ids and len(ids) != count):
+    if not 0 < count <= _MOST or min(sizes, default=0) < 1 or (ids and len(ids) != count):
+        return []
+    if len(sizes) + len(axes) > MOST_DIMENSIONS // 2 or len({*axes}) < len(axes):
         return []
     shape: list[int] = []
     place: dict[Axis, list[int]] = {}

@@ -10,6 +10,7 @@ from tracekit.readers.hlo.hlo_proto import Program
 from tracekit.readers.protobuf_decoder import Fields, Span
 
 _CALLERS = frozenset({"while", "conditional", "call", "async-start"})
+_DEEPEST = 100  # as nested as messages may be
 # An instruction by the id of its computation and its own; of a tuple the part that is meant.
 _Value = tuple[int, int, tuple[int, ...]]
 
@@ -41,7 +42,8 @@ def operands(program: Program, names: Iterable[str]) -> list[tuple[str, str]]:
         if place is None:
             continue
         computation = place[1]
-        for operand in graph.node(name, computation).operands:
+        node = graph.node(name, computation)
+        for operand in node.operands if node else ():
             for needed in sorted(graph.sources((computation, operand, ()))):
                 pairs[name, needed] = None
     return list(pairs)
@@ -65,11 +67,11 @@ class _Graph:
             self._nodes[computation] = dict(_node(self._program.proto, span) for span in place.spans) if place else {}
         return self._nodes[computation]
 
-    def node(self, name: str, computation: int) -> _Node:
-        """The instruction `name`, which stands in a computation."""
+    def node(self, name: str, computation: int) -> _Node | None:
+        """The instruction `name`, which stands in a computation; None where others have its id or its computation's."""
         if computation not in self._by_name:
             self._by_name[computation] = {node.name: node for node in self.nodes(computation).values()}
-        return self._by_name[computation][name]
+        return self._by_name[computation].get(name)
 
     def sources(self, value: _Value) -> frozenset[str]:
         """The operations with rows whose results make up a value."""
@@ -96,6 +98,8 @@ class _Graph:
     def _behind(self, value: _Value, node: _Node) -> list[_Value]:
         """The values that make up one whose instruction left no row."""
         computation, _, part = value
+        if len(part) > _DEEPEST:  # parts of parts without end, as only a damaged program has them
+            return []
         operands: list[_Value] = [(computation, operand, ()) for operand in node.operands]
         if node.opcode == "get-tuple-element":
             return [(computation, operand, (node.number, *part)) for operand in node.operands]

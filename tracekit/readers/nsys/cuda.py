@@ -14,12 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import distinct
+from tracekit.readers.losses import Lost
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, rows, select, strings, tables_of
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.host_calls import SyncCall, asks_if_done, records_event, stands_aside, sync_call
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss
 
 Integers = NDArray[np.int64]
 
@@ -115,7 +117,8 @@ def work(export: Export) -> tuple[Work, list[str]]:
     # CUPTI writes 0 for both where it could not collect the times.
     valid &= (rows.start_ns != 0) | (rows.end_ns != 0)
     if not valid.all():
-        notes.append(f"{int((~valid).sum())} device rows without a valid time were skipped.")
+        evidence = "device rows without a valid time"
+        export.lost.append(Lost(Loss.EVENTS, int((~valid).sum()), len(valid), evidence))
         rows = select(rows, valid)
     if unplaced := int((rows.device == MISSING).sum()):
         notes.append(f"The GPU of {unplaced} rows is unknown: they count in no device.")

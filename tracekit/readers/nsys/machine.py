@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.devices import unknown
+from tracekit.readers.losses import Lost
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, rows, strings
+from tracekit.vocabulary.losses import Loss
 
 _TID_BITS = 24
 _ID_MASK = (1 << _TID_BITS) - 1
+_LARGEST = 2**53  # of a size or a bandwidth in bytes or kB, past that of any machine
 _KILO = 1000
 _YEAR_2000_NS = 946_684_800 * 10**9
 _NO_HOST = ("", "UNKNOWN", "localhost")
@@ -72,11 +75,16 @@ def unix_ns(export: Export, time_ns: int) -> int | None:
     """
     settings = {name: value for table in _EXPORT_TABLES for name, value in rows(export, table, "name", "value")}
     shift = str(settings.get("EXPORT_PARAM_TIME_SHIFT") or 0)
-    shifted = time_ns - (int(shift) if re.fullmatch(r"-?\d+", shift) else 0)
+    shifted = time_ns - (int(shift) if re.fullmatch(r"-?\d{1,18}", shift) else 0)
     if settings.get("EXPORT_PARAM_TIME_NORMALIZE") == "true" or shifted > _YEAR_2000_NS:
-        return shifted
+        return shifted if abs(shifted) < 1 << 63 else None
     sessions = [start for (start,) in rows(export, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")]
-    return sessions[0] + shifted if len(sessions) == 1 and isinstance(sessions[0], int) else None
+    start = sessions[0] if len(sessions) == 1 else None
+    if isinstance(start, int) and abs(start + shifted) < 1 << 63:
+        return start + shifted
+    if start is not None:
+        export.lost.append(Lost(Loss.DETAILS, 1, None, "TARGET_INFO_SESSION_START_TIME.utcEpochNs is no time"))
+    return None
 
 
 def threads(export: Export, ids: Sequence[int]) -> list[str]:
@@ -192,4 +200,4 @@ def _facts(export: Export) -> dict[object, tuple[str | None, int | None, int | N
 
 def _positive(value: object) -> int | None:
     """A number greater than 0; None of anything else."""
-    return value if isinstance(value, int) and value > 0 else None
+    return value if isinstance(value, int) and 0 < value < _LARGEST else None

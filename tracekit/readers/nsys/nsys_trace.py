@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,11 +19,12 @@ from tracekit.columns import categorical, concat, constant, distinct, frame
 from tracekit.devices import natural
 from tracekit.errors import TraceError
 from tracekit.readers import losses, polling
+from tracekit.readers.losses import Lost
 from tracekit.readers.nsys import cuda, job, machine, memory, nvtx
 from tracekit.readers.nsys.cuda import CORRELATION_BITS, Calls, Waits, Work
 from tracekit.readers.nsys.memory import Allocations
 from tracekit.readers.nsys.nvtx import Ranges
-from tracekit.readers.nsys.sqlite_export import MISSING, Export, opened, select, strings
+from tracekit.readers.nsys.sqlite_export import MISSING, Export, damaged_pages, opened, select, strings
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -33,9 +35,12 @@ from tracekit.trace import (
     Trace,
 )
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.losses import Loss
+
+T = TypeVar("T", Work, Calls, Ranges, Allocations)
 
 _PS_PER_NS = 1000
-_LONGEST_NS = 2**63 // _PS_PER_NS - 1
+_FURTHEST_NS = 2**61 // _PS_PER_NS
 _API_VERSION = re.compile(r"_v\d+$")
 
 
@@ -46,28 +51,49 @@ def read(path: Path) -> Trace:
     launches without the version that CUDA appends (`cudaLaunchKernel_v7000`). `correlation_id` is unique over the
     processes. `bytes` of a collective is the size that NCCL's NVTX payload gives, `group` the communicator there;
     `hlo_op` and `hlo_module` are those that XLA's NVTX ranges around the launch name. What is missing is null, and a
-    note says what nsys must be told to record it. Raises TraceError if the file cannot be read or is no such export.
+    note says what nsys must be told to record it. Of damaged tables what is whole is read, and the rest is counted.
+    Raises TraceError if the file cannot be read or is no such export.
     """
-    with opened(path) as export:
+    try:
+        return _read(path, is_damaged=False)
+    except TraceError as error:
+        if not damaged_pages(error.__context__):
+            raise
+    return _read(path, is_damaged=True)
+
+
+def read_parquet(path: Path) -> Trace:
+    """The trace in the directory of Parquet that one export wrote, of which `path` is one table; as `read` gives it."""
+    return replace(read(path), source=str(path.parent), format="nsys-parquet")
+
+
+def _read(path: Path, is_damaged: bool) -> Trace:
+    with opened(path, is_damaged) as export:
         work, notes = cuda.work(export)
         ranges, nvtx_notes = nvtx.read(export)
+        middle = _middle(work, ranges)
+        work, ranges = _near(export, middle, work), _near(export, middle, ranges)
         host = machine.host(export)
-        work, all_calls, id_notes = _with_unique_ids(work, cuda.calls(export))
+        work, all_calls, id_notes = _with_unique_ids(work, _near(export, middle, cuda.calls(export)))
         correlation = all_calls.correlation
         calls = select(all_calls, pd.Index(correlation).isin(work.correlation) & (correlation != MISSING))
         allocations, memory_notes = memory.allocations(export)
+        allocations = _near(export, middle, allocations)
         (device, of_allocation), devices, device_notes = _devices(export, host, work, allocations)
         waits = cuda.waits(export, work, all_calls, device.codes.astype(np.int64))
         waiting = select(all_calls, waits.call)
-        zero = _earliest(path, work, calls, ranges, waiting, allocations)
+        zero = _earliest(work, calls, ranges, waiting, allocations)
         events, ops, event_notes = _events(export, host, work, calls, ranges, zero, device)
         communicators = job.communicators(export)
         syncs = _syncs(waits, _launches(export, host, waiting, zero), events, zero)
         loops = _query_loops(export, host, (work, all_calls), events, zero)
+        spans, launches = _spans(export, host, ranges, zero), _launches(export, host, calls, zero)
+        origin_ns = machine.unix_ns(export, zero)
+        lost = [*dict.fromkeys(export.lost)]  # of all that was read
         return Trace(
             events=events.assign(group_size=_group_sizes(events["group"], communicators)),
-            spans=_spans(export, host, ranges, zero),
-            launches=_launches(export, host, calls, zero),
+            spans=spans,
+            launches=launches,
             syncs=concat(SYNC_COLUMNS, [syncs, loops]) if len(loops) else syncs,
             ops=ops,
             devices=devices,
@@ -76,14 +102,15 @@ def read(path: Path) -> Trace:
                 {
                     "host": [host],
                     "source": [str(path)],
-                    "origin_ns": [machine.unix_ns(export, zero)],
+                    "origin_ns": [origin_ns],
                     "world_size": [job.world_size(export, communicators)],
                 },
             ),
-            losses=losses.table(host, losses.from_messages(machine.warnings(export))),
+            losses=losses.table(host, [*losses.from_messages(machine.warnings(export)), *lost]),
             memory=memory.table(allocations, host, zero, of_allocation),
             notes=(
                 *machine.warnings(export),
+                *losses.notes(lost),
                 *(*notes, *nvtx_notes, *id_notes, *device_notes, *event_notes, *memory_notes),
             ),
             source=str(path),
@@ -129,19 +156,28 @@ def _unique(process: NDArray[np.int64], correlation: NDArray[np.int64], order: N
     return np.where(has_id, (place << CORRELATION_BITS) + np.where(has_id, correlation, 0), MISSING)
 
 
-def _earliest(path: Path, *events: Work | Calls | Ranges | Allocations) -> int:
-    """The time of the first event in ns, 0 without any. TraceError if int64 picoseconds cannot hold what follows it."""
+def _middle(*events: Work | Ranges) -> float:
+    """The time in ns around which the events of the first table with any stand: that of one of them."""
+    starts = next((table.start_ns for table in events if len(table.start_ns)), np.zeros(1, np.int64))
+    half = (len(starts) - 1) // 2
+    return float(np.partition(starts, half)[half])
+
+
+def _near(export: Export, middle: float, table: T) -> T:
+    """The events of a table without those of which int64 picoseconds cannot hold the time."""
+    start, end = (np.abs(edge - middle) for edge in (table.start_ns, table.end_ns))
+    near = (start < _FURTHEST_NS) & (end < _FURTHEST_NS)
+    if near.all():
+        return table
+    evidence = "their times are more than 26 days from the others"
+    export.lost.append(Lost(Loss.EVENTS, int((~near).sum()), len(near), evidence))
+    return select(table, near)
+
+
+def _earliest(*events: Work | Calls | Ranges | Allocations) -> int:
+    """The time of the first event in ns, 0 without any."""
     starts = [table.start_ns.min() for table in events if len(table.start_ns)]
-    ends = [table.end_ns.max() for table in events if len(table.end_ns)]
-    if not starts:
-        return 0
-    first, last = int(min(starts)), int(max(ends))
-    if last - first > _LONGEST_NS:
-        raise TraceError(
-            f"{path} has events {last - first} ns apart, too far for one time axis. Profile again, or export a part of "
-            "the report with `nsys export --times`."
-        )
-    return first
+    return int(min(starts)) if starts else 0
 
 
 def _ps(time_ns: NDArray[np.int64], zero_ns: int) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
 from tracekit.readers.content import Content
+from tracekit.readers.losses import Lost
+from tracekit.readers.nsys import parquet_export
+from tracekit.vocabulary.losses import Loss
 
 T = TypeVar("T", bound=Any)
 
@@ -39,11 +42,16 @@ _AGAIN = "Export the report again with `nsys export --type sqlite`."
 
 @dataclass(frozen=True)
 class Export:
-    """An open export: its file, the connection, and the columns of each of its tables."""
+    """An open export: its file, the connection, and the columns of each of its tables.
+
+    `limits`: the last rowid that can be read of a table with a damaged page. `lost`: what was found to be damaged.
+    """
 
     path: Path
     connection: sqlite3.Connection
     tables: Mapping[str, frozenset[str]]
+    limits: Mapping[str, int] = field(default_factory=dict)
+    lost: list[Lost] = field(default_factory=list)
 
 
 def is_export(content: Content, sure: bool) -> bool:
@@ -88,25 +96,73 @@ def _address(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Export]:
-    """The export at `path`, closed at the end.
+def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
+    """The export at `path`, a database or a table of a directory of Parquet, closed at the end; of tables with damaged
+    pages what stands before these.
 
     Raises TraceError, also for what goes wrong inside the block, if the file is empty, no SQLite database, cut short,
     broken, not finished (a journal or a write-ahead log with changes lies beside it) or no export of Nsight Systems.
     """
-    _check_file(path)
-    try:
-        connection = sqlite3.connect(_address(path), uri=True)
-    except sqlite3.Error as error:
-        raise TraceError(f"{path} cannot be opened: {error}.") from None
+    is_parquet = path.suffix == parquet_export.SUFFIX
+    connection = parquet_export.database(path) if is_parquet else _connection(path)
     try:
         # Strings are decoded when their distinct values are known; one bad byte must not cost the file.
         connection.text_factory = bytes
-        yield Export(path, connection, _tables(path, connection))
+        tables = _tables(path, connection)
+        limits, lost = _limits(connection, tables) if is_damaged else ({}, [])
+        readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0}
+        if _STRINGS not in readable:
+            raise TraceError(f"{path} is a corrupt SQLite database: {_STRINGS} cannot be read. {_AGAIN}")
+        source = path.parent.with_name(path.parent.name.removesuffix("_pqtdir")) if is_parquet else path
+        yield Export(source, connection, readable, limits, [*lost, *_views(connection)])
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise TraceError(f"{path} is a corrupt SQLite database: {_first_line(error)}. {_AGAIN}") from None
     finally:
         connection.close()
+
+
+def _connection(path: Path) -> sqlite3.Connection:
+    _check_file(path)
+    try:
+        return sqlite3.connect(_address(path), uri=True)
+    except sqlite3.Error as error:
+        raise TraceError(f"{path} cannot be opened: {error}.") from None
+
+
+def damaged_pages(error: BaseException | None) -> bool:
+    """Whether an error is that of a page that SQLite could not read, so that other pages may be read."""
+    return isinstance(error, sqlite3.DatabaseError | UnicodeDecodeError)
+
+
+def _limits(connection: sqlite3.Connection, tables: Mapping[str, object]) -> tuple[dict[str, int], list[Lost]]:
+    """The last row before the first that cannot be read of each table that has such, 0 if that is the first."""
+    limits: dict[str, int] = {}
+    lost = []
+    for table in sorted(tables):
+        last = 0
+        try:
+            # The length of a value is known without the pages that it goes on in, its last byte is not.
+            names = [name.decode("utf-8", "replace") for (_, name, *_) in connection.execute(_info(table))]
+            ends = ", ".join(f'substr("{name}", -1)' for name in names)
+            for row in connection.execute(f'SELECT rowid, {ends} FROM "{table}" ORDER BY rowid'):
+                last = row[0]
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
+            limits[table] = last
+            lost.append(Lost(Loss.TABLES, 1, len(tables), f"{table} is damaged after {last:,} rows"))
+    return limits, lost
+
+
+def _info(table: str) -> str:
+    return f'PRAGMA table_info("{table}")'
+
+
+def _views(connection: sqlite3.Connection) -> list[Lost]:
+    """The tables of an export that are views, which have no rows of their own."""
+    names = [
+        decoded(name) or "" for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+    ]
+    views = [name for name in names if name in _OWN_TABLES or name.startswith("CUPTI_ACTIVITY_KIND_")]
+    return [Lost(Loss.TABLES, len(views), None, f"a view, not a table: {', '.join(views[:3])}")] if views else []
 
 
 def _check_file(path: Path) -> None:
@@ -166,35 +222,47 @@ def tables_of(export: Export, *names: str) -> list[str]:
 def integers(export: Export, table: str, columns: Sequence[str], where: str = "") -> dict[str, NDArray[np.int64]]:
     """Each of `columns` of a table as int64, shape (rows,), in the table's order; NULL and absent ones are MISSING.
 
-    `where` is a condition in SQL. Raises TraceError if a column contains a value that is not an integer.
+    So are values that are no integers, which are counted in `Export.lost`. `where` is a condition in SQL.
     """
     # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
     # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
     have = [name for name in columns if name in export.tables[table]]
     texts_of = "".join(f'group_concat(ifnull("{name}", ?1)), ' for name in have)
-    of_rows = _select(", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)]), table, where, after="?2")
-    query = f"SELECT {texts_of} count(*), max(at_row) FROM ({of_rows} LIMIT {_ROWS_AT_ONCE})"
+    of_rows = _select(export, ", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)]), table, where, after="?2")
+    last = f" LIMIT {_ROWS_AT_ONCE}"
+    query = f"SELECT {texts_of} count(*), max(at_row) FROM ({of_rows}{last})"
     parts: list[list[NDArray[np.int64]]] = [[] for _ in have]
-    rows_read, at = 0, MISSING
+    rows_read, before, at = 0, MISSING, MISSING
     while (chunk := export.connection.execute(query, (MISSING, at)).fetchone())[-2]:
         *text_of_columns, length, at = chunk
         rows_read += length
-        for part, text in zip(parts, text_of_columns, strict=True):
-            part.append(_parsed(export, table, text, length))
+        for name, part, text in zip(have, parts, text_of_columns, strict=True):
+            column = _parsed(text, length)
+            if column is None:
+                column = _integers_of(export, table, name, (export.connection.execute(of_rows + last, (None, before))))
+            part.append(column)
+        before = at
     values = {name: np.concatenate([_NOTHING, *part]) for name, part in zip(have, parts, strict=True)}
     return {name: values.get(name, np.full(rows_read, MISSING, np.int64)) for name in columns}
 
 
-def _parsed(export: Export, table: str, text: bytes, length: int) -> NDArray[np.int64]:
-    """The `length` integers of a comma-separated text."""
+def _parsed(text: bytes, length: int) -> NDArray[np.int64] | None:
+    """The `length` integers of a comma-separated text, None if it holds anything else."""
     try:
         values = np.fromstring(text, np.int64, sep=",")
     except (DeprecationWarning, ValueError):
         values = _NOTHING
     # What is no integer ends the reading early, with a warning that Python hides.
-    if len(values) != length:
-        raise TraceError(f"{export.path}: {table} contains a value that is not an integer. {_AGAIN}")
-    return values
+    return values if len(values) == length else None
+
+
+def _integers_of(export: Export, table: str, name: str, cursor: sqlite3.Cursor) -> NDArray[np.int64]:
+    """A column of a table of which some values are no integers."""
+    place = [column for column, *_ in cursor.description].index(name)
+    cells = [row[place] for row in cursor]
+    bad = sum(not isinstance(cell, int | None) for cell in cells)
+    export.lost.append(Lost(Loss.DETAILS, bad, len(cells), f"{table}.{name} contains values that are not integers"))
+    return np.array([cell if isinstance(cell, int) else MISSING for cell in cells], np.int64)
 
 
 def select(table: T, rows: NDArray[np.bool_] | NDArray[np.int64]) -> T:
@@ -207,23 +275,30 @@ def texts(export: Export, table: str, column: str, where: str = "") -> list[byte
     """One text or binary column of a table, in the table's order; empty if the table has no such column."""
     if column not in export.tables.get(table, ()):
         return []
-    return [value for (value,) in export.connection.execute(_select(f'"{column}"', table, where))]
+    values = [value for (value,) in export.connection.execute(_select(export, f'"{column}"', table, where))]
+    return [value if isinstance(value, bytes | None) else str(value).encode() for value in values]
 
 
-def _select(what: str, table: str, where: str, after: str = "") -> str:
+def _select(export: Export, what: str, table: str, where: str, after: str = "") -> str:
     # In this order always, so that columns which were asked for one after the other fit together.
-    conditions = [f"({condition})" for condition in (where, f"rowid > {after}" if after else "") if condition]
+    limit = f"rowid <= {export.limits[table]}" if table in export.limits else ""
+    conditions = [f"({condition})" for condition in (where, f"rowid > {after}" if after else "", limit) if condition]
     return f'SELECT {what} FROM "{table}"{" WHERE " + " AND ".join(conditions) if conditions else ""} ORDER BY rowid'
 
 
 def strings(export: Export, ids: NDArray[np.int64]) -> dict[int, str]:
     """The texts of the string ids that exist among `ids`; of millions of strings only those are read."""
     wanted_ids = np.sort(pd.unique(ids[ids != MISSING])).tolist()
+    limit = f" AND rowid <= {export.limits[_STRINGS]}" if _STRINGS in export.limits else ""
     texts_by_id: dict[int, str] = {}
     for at in range(0, len(wanted_ids), _IDS_AT_ONCE):
         chunk = ",".join(map(str, wanted_ids[at : at + _IDS_AT_ONCE]))
-        for key, value in export.connection.execute(f"SELECT id, value FROM {_STRINGS} WHERE id IN ({chunk})"):
+        for key, value in export.connection.execute(f"SELECT id, value FROM {_STRINGS} WHERE id IN ({chunk}){limit}"):
             texts_by_id[key] = decoded(value) or ""
+    missing = len(wanted_ids) - len(texts_by_id)
+    if missing > 0:
+        evidence = f"{_STRINGS} lacks {missing:,} of the {len(wanted_ids):,} names that events have"
+        export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
     return texts_by_id
 
 
@@ -238,7 +313,8 @@ def rows(export: Export, table: str, *columns: str) -> list[tuple[object, ...]]:
     if have is None:
         return []
     selected = ", ".join(f'"{name}"' if name in have else "NULL" for name in columns)
-    cursor = export.connection.execute(f'SELECT {selected} FROM "{table}"')
+    limit = f" WHERE rowid <= {export.limits[table]}" if table in export.limits else ""
+    cursor = export.connection.execute(f'SELECT {selected} FROM "{table}"{limit}')
     return [tuple(decoded(value) if isinstance(value, bytes) else value for value in row) for row in cursor]
 
 

@@ -7,10 +7,10 @@ ops its events are; with what HLO says of these, rows are made of them.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.readers.hlo.instruction import Op
+from tracekit.readers.losses import Lost
 from tracekit.trace import LAUNCH_COLUMNS
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.kinds import Kind
@@ -73,11 +74,22 @@ class Plane(ABC):
         stamps = np.array([line.timestamp_ns for line in self.lines], np.int64)
         return (stamps[self.line] - base_ns) * 1000 + self.offset_ps
 
+    def only(self, kept: NDArray[np.bool_]) -> Self:
+        """The plane without the events that are not `kept`, shape (n,)."""
+        columns = ("line", "metadata_id", "offset_ps", "duration_ps", "occurrences")
+        return replace(self, **{column: getattr(self, column)[kept] for column in columns})
+
     @cached_property
     def names(self) -> pd.Categorical:
         """The name of every event, shape (n,)."""
-        places, event_ids = pd.factorize(self.metadata_id)
-        return categorical([self.event_metadata(event_id).name for event_id in event_ids.tolist()], places)
+        places, first = distinct(self.metadata_id)
+        event_ids = self.metadata_id[first].tolist()
+        return categorical([self.event_metadata(event_id).name for event_id in event_ids], places)
+
+    @property
+    def damaged(self) -> int:
+        """How many of the metadata that were asked for are damaged."""
+        return 0
 
     @property
     @abstractmethod
@@ -107,12 +119,13 @@ class Plane(ABC):
 
 @dataclass(frozen=True)
 class XSpace:
-    """All planes of one file, with the errors and warnings the profiler wrote into it."""
+    """The planes of one file that are whole, the profiler's errors and warnings in it, and what is damaged."""
 
     planes: list[Plane]
     errors: list[str]
     warnings: list[str]
     hostnames: list[str]
+    lost: list[Lost] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -151,6 +164,19 @@ class DeviceRows:
     operations: list[Operation]
     notes: list[str]
     launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
+
+
+def number_stat(stats: Mapping[str, Any], name: str) -> int | float | None:
+    """The stat as the number that it should be: finite, and of 63 bits or fewer; None if it is absent or another."""
+    value = stats.get(name)
+    is_number = isinstance(value, int | float) and 0 <= value < 1 << 63  # nan compares as neither
+    return value if is_number else None
+
+
+def text_stat(stats: Mapping[str, Any], name: str) -> str | None:
+    """The stat as the text that it should be; None if it is absent, empty or no text."""
+    value = stats.get(name)
+    return value if isinstance(value, str) and value else None
 
 
 def event_columns(host: str, plane: Plane, rows: NDArray[np.int64]) -> dict[str, Any]:

@@ -1,23 +1,21 @@
 """The compiled programs of a file: what their HLO protos say of the ops that ran, and which op needs which."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import concat, frame
-from tracekit.errors import TraceError
-from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.hlo import operands
 from tracekit.readers.hlo.costs import Costs
-from tracekit.readers.hlo.hlo_proto import Program
+from tracekit.readers.hlo.hlo_proto import DAMAGED, Program
 from tracekit.readers.hlo.instruction import Op
+from tracekit.readers.losses import Lost
 from tracekit.readers.xspace.planes import Operation, XSpace
 from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS
+from tracekit.vocabulary.losses import Loss
 
 METADATA = "/host:metadata"
 _PROGRAM_STAT = "Hlo Proto"
@@ -29,9 +27,9 @@ _OPEN = ("source", "framework_op", "flops", "bytes_accessed")
 class Programs:
     """The HLO protos of a file by `jit_f(12)`, also by `(12)`, each parsed when it is first asked for."""
 
-    path: Path
     protos: dict[str, bytes]
     _read: dict[str, Program] = field(default_factory=dict, repr=False)
+    _damaged: dict[bytes, str] = field(default_factory=dict, repr=False)
 
     def of(self, key: str) -> Program:
         """The program with a key, an empty one if the file holds no proto of it."""
@@ -39,32 +37,51 @@ class Programs:
             self._read[key] = Program(self.protos.get(key, b""))
         return self._read[key]
 
+    def indexed(self, key: str) -> Program:
+        """The program with a key, an empty one also where its instructions cannot be told apart."""
+        program = self.of(key)
+        try:
+            _ = program.places
+        except DAMAGED:
+            self.damaged(key)
+            program = self._read[key] = Program(b"")
+        return program
+
     def op(self, module: str, program: str, name: str) -> Op | None:
-        """What the op `name` of a module does, None if no proto tells. Raises TraceError if the proto is broken."""
+        """What the op `name` of a module does, None if no proto tells, or if it is damaged there."""
         key = f"{module}({program})"
         try:
-            return self.of(key).op(name)
-        except protobuf.Broken as broken:
-            raise self.error(key, broken) from None
+            return self.indexed(key).op(name)
+        except DAMAGED:
+            self.damaged(key)
+            return None
 
     @property
     def devices(self) -> int | None:
         """On how many devices the program of most devices runs, None if none tells; a broken proto tells nothing."""
         sizes: list[int | None] = []
         for key in self.protos:
-            with suppress(protobuf.Broken):
+            try:
                 sizes.append(self.of(key).devices)
+            except DAMAGED:
+                self.damaged(key)
         return max((size for size in sizes if size), default=None)
 
-    def error(self, key: str, broken: protobuf.Broken) -> TraceError:
-        """What to tell the user of a proto that holds bytes which are no message."""
-        return TraceError(
-            f"{self.path} contains a corrupt HLO proto of {key} (byte {broken.args[0]} of it). Capture the trace again."
-        )
+    def damaged(self, key: str) -> None:
+        """Count the proto of a program as one that is damaged."""
+        self._damaged.setdefault(self.protos[key], key)
+
+    @property
+    def lost(self) -> list[Lost]:
+        """The protos that were found to be damaged."""
+        if not self._damaged:
+            return []
+        evidence = f"{', '.join([*self._damaged.values()][:3])}: what they would tell of operations is not known"
+        return [Lost(Loss.PROGRAMS, len(self._damaged), len(set(self.protos.values())), evidence)]
 
 
-def programs(space: XSpace, path: Path) -> Programs:
-    """The programs in `/host:metadata` of the file at `path`."""
+def programs(space: XSpace) -> Programs:
+    """The programs in `/host:metadata` of a file."""
     protos: dict[str, bytes] = {}
     for plane in space.planes:
         if plane.name != METADATA:
@@ -75,22 +92,21 @@ def programs(space: XSpace, path: Path) -> Programs:
                 protos[metadata.name] = proto
                 # A TPU names the program by its id alone.
                 protos.setdefault(metadata.name[metadata.name.rfind("(") :], proto)
-    return Programs(path, protos)
+    return Programs(protos)
 
 
 def with_operations(
     tables: Sequence[pd.DataFrame], operations: Sequence[Sequence[Operation]], programs: Programs
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """The rows of all `tables` (EVENT_COLUMNS), whose `op` numbers their own `operations`, with the operations that
-    have rows (OP_COLUMNS) and those of them that need others (OPERAND_COLUMNS).
-
-    Raises TraceError if a proto is broken.
+    have rows (OP_COLUMNS) and those of them that need others (OPERAND_COLUMNS). The tables lose their columns.
     """
-    events = concat(EVENT_COLUMNS, tables)
+    lengths = [len(table) for table in tables]
+    events = concat(EVENT_COLUMNS, tables, is_last_use=True)
     which, distinct = _distinct_operations([operation for of_plane in operations for operation in of_plane])
     before = np.cumsum([0, *map(len, operations)])[:-1]
     has_op = events["op"].notna().to_numpy(bool)
-    of_file = events["op"].to_numpy(np.int64, na_value=0) + np.repeat(before, [len(table) for table in tables])
+    of_file = events["op"].to_numpy(np.int64, na_value=0) + np.repeat(before, lengths)
     op = which[of_file[has_op]]
     has_rows = np.bincount(op, minlength=len(distinct)) > 0
     number = np.zeros(len(events), np.int64)
@@ -102,13 +118,13 @@ def with_operations(
         of_program.setdefault(operation.program, []).append(at)
     pairs: list[tuple[int, int]] = []
     for key, places in of_program.items():
+        costs = Costs(programs.indexed(key))
         try:
-            costs = Costs(programs.of(key))
             for at in places:
                 with_rows[at] = _completed(with_rows[at], costs)
             pairs += _operands([with_rows[at] for at in places], places, programs.of(key))
-        except protobuf.Broken as broken:
-            raise programs.error(key, broken) from None
+        except DAMAGED:
+            programs.damaged(key)
     return (
         events,
         _table(with_rows),

@@ -330,7 +330,7 @@ def _tpu_op(plane: Plane, event_id: int, lookup: planes.Lookup) -> _TpuOp:
     metadata = plane.event_metadata(event_id)
     head = hlo_text.head(metadata.name)
     name = head[0] if head else metadata.display_name or metadata.name
-    category = metadata.stats.get("hlo_category") or None
+    category = planes.text_stat(metadata.stats, "hlo_category")
     program = metadata.stats.get("program_id", 0)
     program = program if isinstance(program, int) else 0
     parsed = None
@@ -357,8 +357,8 @@ def _tpu_op(plane: Plane, event_id: int, lookup: planes.Lookup) -> _TpuOp:
             "",
             name,
             head[1] if head else proto.opcode if proto else None,
-            source=metadata.stats.get("source") or None,
-            framework_op=str(metadata.stats.get("tf_op") or "").removesuffix(":") or None,
+            source=planes.text_stat(metadata.stats, "source"),
+            framework_op=(planes.text_stat(metadata.stats, "tf_op") or "").removesuffix(":") or None,
             flops=_count(metadata.stats.get("flops")) or _count(metadata.stats.get("model_flops")),
             bytes_accessed=_count(metadata.stats.get("bytes_accessed")),
             operands=hlo_text.operand_names(metadata.name) if proto is None else (),

@@ -1,4 +1,4 @@
-"""XSpace files (`*.xplane.pb`) to columns, in one pass over the memory-mapped bytes.
+"""XSpace files (`*.xplane.pb`) to columns, in one pass over the bytes.
 
 Schema: tsl/profiler/protobuf/xplane.proto; field numbers are asserted in tests against jax's own serialiser. The event
 loops at the end are in numba's subset of Python: plain on small files, compiled on large ones.
@@ -6,14 +6,17 @@ loops at the end are in numba's subset of Python: plain on small files, compiled
 
 import gzip
 import mmap
+import os
 import struct
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,15 +26,29 @@ from numpy.typing import NDArray
 from tracekit import cores
 from tracekit.columns import categorical, distinct
 from tracekit.errors import TraceError
+from tracekit.jit import start
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.content import Content
+from tracekit.readers.losses import Lost
 from tracekit.readers.protobuf_decoder import Fields, Span
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
+from tracekit.vocabulary.losses import Loss
+
+T = TypeVar("T")
 
 SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
 
 # How a stat's value was written (XStat's field numbers); 0 = the event does not have the stat.
 ABSENT, DOUBLE, UINT64, INT64, STR, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
+
+_WIRE_TYPES = {
+    **dict.fromkeys((1, UINT64, INT64, REF), protobuf.VARINT),
+    **dict.fromkeys((STR, BYTES), protobuf.LENGTH),
+    DOUBLE: protobuf.FIXED64,
+}
+_PIECE = 1 << 20
+_READ_BYTES = 1 << 26
+_LONGEST_HEAD = 7  # a tag of a field below 16, and a length
 
 # The compiled loop holds no GIL, and each line writes rows of its own.
 _MOST_THREADS = 4
@@ -60,6 +77,11 @@ class ProtobufPlane(Plane):
     stat_names: dict[int, str]
     _buf: Any = field(repr=False)
     _event_spans: dict[int, Span] = field(repr=False)
+    _damaged: set[int] = field(default_factory=set, repr=False)
+
+    def only(self, kept: NDArray[np.bool_]) -> Self:
+        """The plane without the events that are not `kept`, shape (n,)."""
+        return replace(super().only(kept), values=self.values[:, kept], types=self.types[:, kept])
 
     @property
     def event_ids(self) -> list[int]:
@@ -67,20 +89,31 @@ class ProtobufPlane(Plane):
         return list(self._event_spans)
 
     def event_metadata(self, event_id: int) -> EventMetadata:
-        """The metadata of `event_id`, decoded now; an id without metadata gives empty strings."""
+        """The metadata of `event_id`, decoded now; an id without metadata gives empty strings, damaged metadata what
+        stands before the damage."""
         if event_id not in self._event_spans:
             return EventMetadata()
         # `Fields` would take twice as long, and a TPU's plane has some thousands of these.
         name, display, stats = "", "", {}
-        for number, _, start, end in protobuf.fields(self._buf, *self._event_spans[event_id]):
-            if number == 2:
-                name = protobuf.text(self._buf, start, end)
-            elif number == 4:
-                display = protobuf.text(self._buf, start, end)
-            elif number == 5:
-                key, value = _stat(self._buf, start, end, self.stat_names)
-                stats[key] = value
+        try:
+            for number, wire_type, start, end in protobuf.fields(self._buf, *self._event_spans[event_id]):
+                if wire_type != protobuf.LENGTH:
+                    continue
+                if number == 2:
+                    name = protobuf.text(self._buf, start, end)
+                elif number == 4:
+                    display = protobuf.text(self._buf, start, end)
+                elif number == 5:
+                    key, value = _stat(self._buf, start, end, self.stat_names)
+                    stats[key] = value
+        except protobuf.Broken:
+            self._damaged.add(event_id)
         return EventMetadata(name, display, stats)
+
+    @property
+    def damaged(self) -> int:
+        """How many of the metadata that were asked for are damaged."""
+        return len(self._damaged)
 
     def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The integer stat of every event and whether it has one, both of shape (n,); uint64 keeps its 64 bits."""
@@ -103,8 +136,9 @@ class ProtobufPlane(Plane):
         values, types = self._column(stat)
         label = np.zeros(len(self), np.int64)
         refs = types == REF
-        places, stat_ids = pd.factorize(values[refs])
-        labels = [None, *(self.stat_names.get(stat_id, "") for stat_id in stat_ids.tolist())]
+        stat_ids = values[refs]
+        places, first = distinct(stat_ids)
+        labels = [None, *(self.stat_names.get(stat_id, "") for stat_id in stat_ids[first].tolist())]
         label[refs] = 1 + places
         inline = np.flatnonzero((types == STR) | (types == BYTES))
         if len(inline):
@@ -159,18 +193,19 @@ def is_xspace(content: Content, sure: bool) -> bool:
     """Whether a file is an XSpace, by its name or its first bytes; any `.pb` is if the user named the file (`sure`).
 
     A protobuf has no magic. An XSpace begins with field 1, a length, then a plane's id, name or lines; a text that
-    begins with a line feed begins with the same byte, but not with the same third part.
+    begins with a line feed begins with the same byte, but not with the same third part: so neither does JSON, though a
+    length of 91 or 123 bytes is a bracket.
     """
     head = content.head
-    if not head or content.is_sqlite or content.is_json:
-        return False
-    if content.path.name.endswith((*SUFFIXES, ".pb") if sure else SUFFIXES):
-        return True
     at = 1
     while at < min(len(head), 10) and head[at] & 0x80:
         at += 1
-    part = head[at + 1 : at + 2]
-    return head[:1] == b"\x0a" and part in (b"\x08", b"\x12", b"\x1a") and not content.printable(64)
+    begins = head[:1] == b"\x0a" and head[at + 1 : at + 2] in (b"\x08", b"\x12", b"\x1a")
+    if begins and not content.printable(64):
+        return True
+    if not head or content.is_sqlite or content.is_json:
+        return False
+    return content.path.name.endswith((*SUFFIXES, ".pb") if sure else SUFFIXES)
 
 
 def read(
@@ -182,11 +217,11 @@ def read(
     """Decode the XSpace file at `path`, gzipped or not.
 
     `stats` names the event stats to keep; those `together` are kept of planes that know the first of them. Lines for
-    which `keep(plane name, line name, line id)` is false are skipped whole. Raises TraceError, naming the file and
-    the byte, if the file is empty, cut inside a plane or no XSpace.
+    which `keep(plane name, line name, line id)` is false are skipped whole. What is damaged is left out and counted in
+    `lost`. Raises TraceError, naming the file and the byte, if the file is empty, or if no plane of it is whole.
     """
     path = Path(path)
-    buf = _mapped(path)
+    buf = _bytes(path)
     try:
         return _space(buf, _Stats(frozenset(stats), tuple(together)), keep)
     except protobuf.Broken as broken:
@@ -201,8 +236,8 @@ def error(path: Path, broken: protobuf.Broken) -> TraceError:
     )
 
 
-def _mapped(path: Path) -> Any:
-    """The file's bytes as a memory map, or unpacked if it is gzipped."""
+def _bytes(path: Path) -> Any:
+    """The file's bytes in memory, unpacked if it is gzipped."""
     try:
         with path.open("rb") as file:
             head = file.read(2)
@@ -211,7 +246,12 @@ def _mapped(path: Path) -> Any:
                 return gzip.decompress(file.read())
             if not head:
                 raise TraceError(f"{path} is empty: the profiler wrote nothing to it. Capture the trace again.")
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            size = os.fstat(file.fileno()).st_size
+            if size >= COMPILE_FROM_BYTES and hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)  # the disk is read while numba starts
+                _compiled_loops()
+            file.seek(0)
+            return _held(path, file, size)
     except (gzip.BadGzipFile, zlib.error, EOFError):
         raise TraceError(
             f"{path} cannot be decompressed: its gzip stream is cut or damaged. "
@@ -219,6 +259,32 @@ def _mapped(path: Path) -> Any:
         ) from None
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}. Check the path and its permissions.") from None
+
+
+def _held(path: Path, file: BinaryIO, size: int) -> mmap.mmap:
+    """The first `size` bytes of a file, in memory of which parts can be given back.
+
+    A map of the file itself would end the process (SIGBUS) where another cuts the file while it is read.
+    """
+    flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+    buf = mmap.mmap(-1, size, **flags)
+    with memoryview(buf) as view:
+        at = 0
+        while at < size:
+            with view[at : at + _READ_BYTES] as part:
+                length = file.readinto(part)  # type: ignore[attr-defined]
+            if not length:
+                raise TraceError(f"{path} became shorter while it was read. Read it when what writes it has finished.")
+            at += length
+    return buf
+
+
+class _CountedLine(NamedTuple):
+    """Where a line stands, its header, and how many events it holds."""
+
+    span: Span
+    line: Line
+    events: int
 
 
 class EventColumns(NamedTuple):
@@ -264,45 +330,124 @@ class _File:
 
 
 def _space(buf: Any, stats: _Stats, keep: Keep) -> XSpace:
-    space = Fields(buf, (0, len(buf)))
-    if not space.messages(1):
-        raise protobuf.Broken(0)
+    spans, texts, lost = _top(buf)
     file = _file(buf)
-    planes: list[Plane] = [_plane(file, span, stats, keep) for span in space.messages(1)]
-    return XSpace(planes, *(space.texts(number) for number in (2, 3, 4)))
+    planes: list[Plane] = []
+    damaged: list[protobuf.Broken] = []
+    for span in spans:
+        try:
+            plane, lost_of_plane = _plane(file, span, stats, keep)
+            planes.append(plane)
+            lost += lost_of_plane
+        except protobuf.Broken as broken:
+            damaged.append(broken)
+            lost.append(_lost_plane(buf, span, broken))
+    if not planes:
+        raise damaged[0] if damaged else protobuf.Broken(0)
+    return XSpace(planes, texts[2], texts[3], texts[4], lost)
 
 
-def _plane(file: _File, span: Span, stats: _Stats, keep: Keep) -> ProtobufPlane:
-    plane = Fields(file.buf, span)
+def _top(buf: Any) -> tuple[list[Span], dict[int, list[str]], list[Lost]]:
+    """Where the planes of a file stand, its texts by their field, and how it ends where that is no message."""
+    planes: list[Span] = []
+    texts: dict[int, list[str]] = {2: [], 3: [], 4: []}
+    whole = 0
+    try:
+        for number, wire_type, start, end in protobuf.fields(buf, 0, len(buf)):
+            whole = end
+            if number == 1 and wire_type == protobuf.LENGTH:
+                planes.append((start, end))
+            elif number in texts and wire_type == protobuf.LENGTH:
+                texts[number].append(protobuf.text(buf, start, end))
+    except protobuf.Broken as broken:
+        if not planes:
+            raise
+        if buf[whole] == 1 << 3 | protobuf.LENGTH:
+            return planes, texts, [_lost_plane(buf, (_after_varint(buf, whole + 1), len(buf)), broken)]
+        zeros = all(not any(buf[at : at + _PIECE]) for at in range(whole, len(buf), _PIECE))
+        lost = Lost(
+            Loss.BYTES, len(buf) - whole, len(buf), f"{'zeros' if zeros else 'no message'} from byte {whole} on"
+        )
+        return planes, texts, [lost]
+    return planes, texts, []
+
+
+def _after_varint(buf: Any, at: int) -> int:
+    """The offset after the varint at `at`, or the end of the file."""
+    return next((place + 1 for place in range(at, len(buf)) if buf[place] < 0x80), len(buf))
+
+
+def _lost_plane(buf: Any, span: Span, broken: protobuf.Broken) -> Lost:
+    """A plane that is damaged or cut; one that holds no work is a detail."""
+    name = ""
+    with suppress(protobuf.Broken):
+        for number, wire_type, start, end in protobuf.fields(buf, *span):
+            if (number, wire_type) == (2, protobuf.LENGTH):
+                name = protobuf.text(buf, start, end)
+                break
+    evidence = f"{name or 'a plane without a name'} is damaged at byte {broken.args[0]}"
+    has_work = not name or name.startswith(("/device:", "/host:CPU"))
+    return Lost(Loss.PLANES if has_work else Loss.DETAILS, 1, None, evidence)
+
+
+def _whole(decode: Callable[[Span], T], spans: Sequence[Span]) -> tuple[list[T], int]:
+    """What `decode` gives of each message that is whole, and how many are not."""
+    decoded = []
+    for span in spans:
+        with suppress(protobuf.Broken):
+            decoded.append(decode(span))
+    return decoded, len(spans) - len(decoded)
+
+
+def _plane(file: _File, span: Span, stats: _Stats, keep: Keep) -> tuple[ProtobufPlane, list[Lost]]:
+    """The plane at a span, and what of it is damaged. Raises Broken where its own fields are no message."""
+    buf = file.buf
+    plane = Fields(buf, span)
     name = plane.text(2)
-    stat_names = {
-        key: Fields(file.buf, value).text(2) for key, value in (_entry(file.buf, *entry) for entry in plane.messages(5))
-    }
+    names, bad_names = _whole(lambda entry: _stat_name(buf, *entry), plane.messages(5))
+    stat_names = dict(names)
     stat_rows, rows_by_id = _stat_rows(stat_names, stats.of(stat_names.values()))
-    lines, spans, counts = [], [], []
-    for start, end in plane.messages(3):
-        where = np.full(16, -1, np.int64)
-        count = file.count_events(file.view, start, end, where)
-        line = _line(file.buf, end, where)
-        if keep(name, line.name, line.id):
-            lines.append(line)
-            spans.append((start, end))
-            counts.append(count)
-    columns = _decoded(file, spans, counts, rows_by_id, len(stat_rows))
-    own_stats = dict(_stat(file.buf, *stat, stat_names) for stat in plane.messages(6))
-    event_spans = dict(_entry(file.buf, *entry) for entry in plane.messages(4))
-    _release(file.buf, *span)
-    return ProtobufPlane(
+    headers, bad_lines = _whole(lambda line: _counted(file, line), plane.messages(3))
+    kept = [each for each in headers if keep(name, each.line.name, each.line.id)]
+    columns, bad = _decoded(file, kept, rows_by_id, len(stat_rows))
+    lost_events = sum(kept[at].events for at in bad)
+    if bad:
+        kept = [each for at, each in enumerate(kept) if at not in bad]
+        columns, _ = _decoded(file, kept, rows_by_id, len(stat_rows))
+    own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), plane.messages(6))
+    bad_stats += sum(value is None for _, value in own_stats)
+    event_spans, bad_events = _whole(lambda entry: _entry(buf, *entry), plane.messages(4))
+    for first, last in _runs(
+        [each.span for each, has_text in zip(headers, _have_texts(headers, kept, columns), strict=True) if not has_text]
+    ):
+        _release(buf, first, last)
+    lost = [
+        Lost(Loss.LINES, bad_lines + len(bad), len(headers) + bad_lines, f"{name}, with at least {lost_events} events"),
+        Lost(Loss.DETAILS, bad_names + bad_stats + bad_events, None, f"names and stats of {name}"),
+    ]
+    whole = ProtobufPlane(
         name=name,
-        lines=lines,
-        line=np.repeat(np.arange(len(lines), dtype=np.int64), counts) if lines else np.empty(0, np.int64),
-        stats=own_stats,
+        lines=[each.line for each in kept],
+        line=np.repeat(np.arange(len(kept), dtype=np.int64), np.array([each.events for each in kept], np.int64)),
+        stats={stat: value for stat, value in own_stats if value is not None},
         **columns._asdict(),
         stat_rows=stat_rows,
         stat_names=stat_names,
-        _buf=file.buf,
-        _event_spans=event_spans,
+        _buf=buf,
+        _event_spans=dict(event_spans),
     )
+    return whole, [each for each in lost if each.lost]
+
+
+def _counted(file: _File, span: Span) -> _CountedLine:
+    where = np.full(16, -1, np.int64)
+    count = file.count_events(file.view, *span, where)
+    return _CountedLine(span, _line(file.buf, span[1], where), count)
+
+
+def _stat_name(buf: Any, start: int, end: int) -> tuple[int, str]:
+    key, value = _entry(buf, start, end)
+    return key, Fields(buf, value).text(2)
 
 
 def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[str, int], StatRows]:
@@ -316,8 +461,9 @@ def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[
     return by_name, StatRows(near, np.array(far, np.int64), np.array([by_id[key] for key in far], np.int64))
 
 
-def _decoded(file: _File, lines: list[Span], counts: list[int], stat_rows: StatRows, stats: int) -> EventColumns:
-    """The events of the `lines`, of which each has as many as `counts` says, with `stats` rows of stats."""
+def _decoded(file: _File, lines: list[_CountedLine], stat_rows: StatRows, stats: int) -> tuple[EventColumns, set[int]]:
+    """The events of the `lines` with `stats` rows of stats, and which of the lines are damaged."""
+    counts = [each.events for each in lines]
     n = sum(counts)
     metadata_id, offset_ps, duration_ps = np.zeros((3, n), np.int64)
     columns = EventColumns(
@@ -329,18 +475,46 @@ def _decoded(file: _File, lines: list[Span], counts: list[int], stat_rows: StatR
         types=np.zeros((stats, n), np.uint8),
     )
     first_rows = np.cumsum([0, *counts])[:-1].tolist()
-    jobs = [(file.view, *line, row, stat_rows, columns) for line, row in zip(lines, first_rows, strict=True)]
-    if file.view is file.buf:  # the plain loop, which threads cannot share
-        for job in jobs:
+    jobs = [(file.view, *each.span, row, stat_rows, columns) for each, row in zip(lines, first_rows, strict=True)]
+
+    def is_damaged(job: tuple[Any, ...]) -> bool:
+        try:
             file.decode_events(*job)
+        except protobuf.Broken:
+            return True
+        return False
+
+    if file.view is file.buf:  # the plain loop, which threads cannot share
+        damaged = [*map(is_damaged, jobs)]
     else:
         with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
-            list(pool.map(lambda job: file.decode_events(*job), jobs))  # list: the first line's error is raised
-    return columns
+            damaged = [*pool.map(is_damaged, jobs)]
+    return columns, {at for at, bad in enumerate(damaged) if bad}
+
+
+def _have_texts(headers: list[_CountedLine], kept: list[_CountedLine], columns: EventColumns) -> list[bool]:
+    """Whether the bytes of a line hold texts of its events, which are read when they are asked for."""
+    has_text = np.zeros(len(columns.metadata_id), np.bool_)
+    for types in columns.types:
+        has_text |= (types == STR) | (types == BYTES)
+    edges = np.cumsum([0, *(each.events for each in kept)]).tolist()
+    spans = {each.span for each, rows in zip(kept, pairwise(edges), strict=True) if has_text[slice(*rows)].any()}
+    return [each.span in spans for each in headers]
+
+
+def _runs(spans: list[Span]) -> list[Span]:
+    """Spans one after the other as one; between two there is only the tag and the length of the next."""
+    runs: list[Span] = []
+    for first, last in sorted(spans):
+        if runs and first - runs[-1][1] < _LONGEST_HEAD:
+            runs[-1] = runs[-1][0], last
+        else:
+            runs.append((first, last))
+    return runs
 
 
 def _release(buf: Any, start: int, end: int) -> None:
-    """Let go of the pages of a map that lie in [start, end): what is asked for again comes from the file once more."""
+    """Give back the pages that lie in [start, end): nothing reads them again."""
     first, last = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
     if last > first and isinstance(buf, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         buf.madvise(mmap.MADV_DONTNEED, first, last - first)
@@ -361,7 +535,9 @@ def _entry(buf: Any, start: int, end: int) -> tuple[int, Span]:
 def _stat(buf: Any, start: int, end: int, stat_names: dict[int, str]) -> tuple[str, Any]:
     """Name and value of one XStat outside the event loop, with refs resolved."""
     key, value = 0, None
-    for number, _, at, to in protobuf.fields(buf, start, end):
+    for number, wire_type, at, to in protobuf.fields(buf, start, end):
+        if wire_type != _WIRE_TYPES.get(number):
+            continue
         if number == 1:
             key = protobuf.varint(buf, at, to)[0]
         elif number == DOUBLE:
@@ -503,16 +679,17 @@ def _file(buf: Any) -> _File:
     loops = _compiled_loops() if len(buf) >= COMPILE_FROM_BYTES else None
     if loops is None:
         return _File(buf, buf, count_events, decode_events)
-    return _File(buf, np.frombuffer(buf, np.uint8), *loops)
+    view = np.frombuffer(buf, np.uint8)
+    view.flags.writeable = False  # else the loops are compiled again
+    return _File(buf, view, *loops)
 
 
 @lru_cache(maxsize=1)
 def _compiled_loops() -> tuple[Any, Any] | None:
-    try:
-        import numba
-        from numba.extending import register_jitable
-    except ImportError:
+    numba = start()
+    if numba is None:
         return None
+    register_jitable = numba.extending.register_jitable
     register_jitable(protobuf.varint)
     register_jitable(protobuf.skip)
     jit = numba.njit(cache=True, nogil=True)

@@ -16,13 +16,20 @@ from numpy.typing import NDArray
 
 from tracekit.columns import by_label, concat, frame
 from tracekit.devices import is_sparse_core, type_of
-from tracekit.errors import TraceError
 from tracekit.readers import losses
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import cpu_plane, gpu_plane, host_events, memory, tpu_plane, xspace_file
 from tracekit.readers.xspace.host_events import HostEvents
-from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents, XSpace, line_names
+from tracekit.readers.xspace.planes import (
+    DeviceRows,
+    Plane,
+    PlaneEvents,
+    XSpace,
+    line_names,
+    number_stat,
+    text_stat,
+)
 from tracekit.readers.xspace.programs import METADATA, programs, with_operations
 from tracekit.trace import (
     DEVICE_COLUMNS,
@@ -49,7 +56,11 @@ _SESSION = "Task Environment"
 _HOST = "/host:CPU"
 # No event of a profile is as long as this, a day; where the profile says how long it was, none is longer than that.
 _LONGEST_PS = 86_400 * 10**12
+_FURTHEST_PS = 2**61  # int64 holds twice the distance between such times
 _YEAR_2000_NS = 946_684_800 * 10**9
+_MODEL = ("gpu_device_name", "device_type_string", "device_vendor")
+_NUMBERS = ("memory_bandwidth", "peak_hbm_bw_gigabytes_per_second", "peak_teraflops_per_second")
+_LARGEST_ID = 2**62  # past that of any call: what follows it are ids too
 _CAPTURE_MODULE = "jit_tracekit_end"
 
 # What no profiler wrote before it wrote `Task Environment`, as planes or as stats of planes.
@@ -62,9 +73,9 @@ _REMAINDER = 0.1
 def read(path: Path) -> Trace:
     """The trace in one XSpace file. Raises TraceError if the file is corrupt or not an XSpace."""
     try:
-        space = xspace_file.read(path, STATS, is_decoded, memory.STATS)
-        content = trace(space, path, path.name.removesuffix(".gz").removesuffix(".xplane.pb"), "xplane")
-        return replace(content, notes=(*content.notes, *_missing(space)))
+        host = path.name.removesuffix(".gz").removesuffix(".xplane.pb")
+        # No name here holds the planes, so that `trace` can let go of each.
+        return trace(xspace_file.read(path, STATS, is_decoded, memory.STATS), path, host, "xplane")
     except protobuf.Broken as broken:
         raise xspace_file.error(path, broken) from None
 
@@ -72,72 +83,95 @@ def read(path: Path) -> Trace:
 def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     """The trace that the planes of `space`, read from `path`, hold; `form` names the format for `Trace.format`.
 
-    Raises TraceError if they hold two sessions, clocks too far apart for one time axis, or a corrupt HLO proto.
+    Of several sessions the first is read; events whose times are far from all others, and HLO protos that are damaged,
+    are left out. All of that is counted in `Trace.losses` and told in `Trace.notes`.
+
+    A device's plane is let go of when its rows are made, if the caller keeps none: at no time are there the columns of
+    all planes and of the whole trace (0.86 instead of 1.37 GB beside a file of 5 million events).
     """
-    if sum(plane.name == _SESSION for plane in space.planes) > 1:
-        raise TraceError(
-            f"{path} contains more than one profiler session ({_SESSION} occurs twice): files were "
-            "concatenated. Give one file per session."
-        )
-    base_ns, zero = _origin(space, path)
+    missing = _missing(space) if form == "xplane" else []
+    space, sessions = _first_session(space)
+    space, repeated = _one_plane_each(space)
+    space, far = _near(space)
+    base_ns, zero = _origin(space)
     unix_ns = _unix_ns(space, base_ns + zero // 1000)
-    of_file = programs(space, path)
+    of_file = programs(space)
     hosts = [HostEvents(plane, plane.start_ps(base_ns) - zero) for plane in space.planes if host_events.is_host(plane)]
     calls = host_events.calls(space)
     first_id = _free_id(calls, unix_ns)
     program_launches = tpu_plane.program_launches(host, hosts, first_id)
     devices = _devices(space)
-    is_alone = sum(type_of(device) == "gpu" for _, device in devices) == 1
+    names = [device for _, device in devices]
+    is_alone = sum(type_of(device) == "gpu" for device in names) == 1
+    longest_ps = _longest_ps(space)
+
+    # Of metadata it is known when they are asked for; those of programs were.
+    damaged = [plane.damaged for plane in space.planes if plane.name == METADATA]
 
     def device_rows(plane: Plane, device: str) -> DeviceRows:
-        events, notes = _timed(plane, plane.start_ps(base_ns) - zero, _longest_ps(space))
+        events, notes = _timed(plane, plane.start_ps(base_ns) - zero, longest_ps)
         if len(plane) == 0:
             rows = DeviceRows(frame(EVENT_COLUMNS), [], [])
         elif type_of(device) == "gpu":
             rows = gpu_plane.read(host, device, events, of_file.op, calls, is_alone)
         else:
             rows = tpu_plane.read(host, device, events, of_file.op, program_launches)
+        damaged.append(plane.damaged)
         return replace(rows, notes=[*notes, *rows.notes])
 
-    read_devices = [device_rows(plane, device) for plane, device in devices]
+    waited = _waits(devices)
+    details = _details(space, devices)
+    facts = [_facts(host, plane, device) for plane, device in devices]
+    messages = (
+        *(f"Profiler error: {text}" for text in space.errors),
+        *(f"Profiler warning: {text}" for text in space.warnings),
+    )
+    losses_told = losses.from_messages([*space.errors, *space.warnings])
+    plane_notes = [*_bandwidth_notes(devices), *_plane_notes(space)]
+    lost = space.lost
+    del space
+    read_devices = [device_rows(*devices.pop(0)) for _ in names]
     threads = [events for events in hosts if events.plane.name == _HOST]
     free_id = first_id + len(program_launches.launches)
-    read_threads = [cpu_plane.read(host, events, of_file.op, bool(devices), free_id) for events in threads]
+    read_threads = [cpu_plane.read(host, events, of_file.op, bool(names), free_id) for events in threads]
     tables = [_without_capture(read_rows.events) for read_rows in (*read_devices, *read_threads)]
+    computing = _compute_devices(tables)
     events, ops, operands = with_operations(
         tables, [read_rows.operations for read_rows in (*read_devices, *read_threads)], of_file
     )
     numbered = [program_launches.launches, *(read_rows.launches for read_rows in read_threads)]
-    waited = _waits(devices)
+    world_size = of_file.devices
     allocated = [memory.read(host, each) for each in threads]
+    metadata = sum(damaged) + sum(each.plane.damaged for each in hosts)
+    details += [Lost(Loss.DETAILS, metadata, None, "names of operations")] if metadata else []
+    damage = [*lost, *sessions, *repeated, *far, *of_file.lost, *details]
     return Trace(
         events=events,
         ops=ops,
         operands=operands,
-        spans=concat(SPAN_COLUMNS, [host_events.spans(host, each) for each in threads]),
+        spans=concat(SPAN_COLUMNS, [host_events.spans(host, each) for each in threads], is_last_use=True),
         launches=concat(
-            LAUNCH_COLUMNS, [*(host_events.launches(host, each) for each in hosts), *_with_rows(numbered, events)]
+            LAUNCH_COLUMNS,
+            [*(host_events.launches(host, each) for each in hosts), *_with_rows(numbered, events)],
+            is_last_use=True,
         ),
         syncs=concat(SYNC_COLUMNS, [host_events.waits(host, each, waited) for each in hosts]),
-        devices=concat(DEVICE_COLUMNS, [_facts(host, plane, device) for plane, device in devices]),
-        losses=losses.table(
-            host,
-            [*losses.from_messages([*space.errors, *space.warnings]), *_replicas(threads, _compute_devices(tables))],
-        ),
+        devices=concat(DEVICE_COLUMNS, facts),
+        losses=losses.table(host, [*losses_told, *_replicas(threads, computing), *damage]),
         memory=concat(MEMORY_COLUMNS, [table for table, _ in allocated]),
         notes=(
-            *(f"Profiler error: {text}" for text in space.errors),
-            *(f"Profiler warning: {text}" for text in space.warnings),
+            *messages,
             *(note for read_rows in read_threads for note in read_rows.notes),
             *(note for _, notes in allocated for note in notes),
-            *_device_notes(devices, read_devices),
-            *_bandwidth_notes(devices),
-            *_plane_notes(space),
+            *_device_notes(names, read_devices),
+            *plane_notes,
+            *losses.notes(damage),
+            *missing,
         ),
         source=str(path),
         hosts=frame(
             HOST_COLUMNS,
-            {"host": [host], "source": [str(path)], "origin_ns": [unix_ns], "world_size": [of_file.devices]},
+            {"host": [host], "source": [str(path)], "origin_ns": [unix_ns], "world_size": [world_size]},
         ),
         format=form,
     )
@@ -178,10 +212,10 @@ def _timed(plane: Plane, start: NDArray[np.int64], longest_ps: int) -> tuple[Pla
     return PlaneEvents(plane, start, end, np.flatnonzero(valid)), notes
 
 
-def _device_notes(devices: list[tuple[Plane, str]], read_devices: list[DeviceRows]) -> list[str]:
-    """The notes on the planes of devices, each with the names of the devices that it is of."""
+def _device_notes(devices: list[str], read_devices: list[DeviceRows]) -> list[str]:
+    """The notes on the planes of the `devices`, each with the names of those that it is of."""
     of_note: dict[str, list[str]] = defaultdict(list)
-    for (_, device), read_rows in zip(devices, read_devices, strict=True):
+    for device, read_rows in zip(devices, read_devices, strict=True):
         for note in read_rows.notes:
             of_note[note].append(device)
     return [f"{', '.join(names)}: {note}" for note, names in of_note.items()]
@@ -251,23 +285,34 @@ def _waits(devices: list[tuple[Plane, str]]) -> dict[int, tuple[str, str]]:
 def _facts(host: str, plane: Plane, device: str) -> pd.DataFrame:
     """One row of DEVICE_COLUMNS with what the plane's stats say the device is and can do."""
     stats = plane.stats
-    bandwidth = stats.get("memory_bandwidth")
+    bandwidth = number_stat(stats, "memory_bandwidth")
     if bandwidth is not None and _has_half_of_its_bandwidth(plane):
         bandwidth *= 2
-    if bandwidth is None and stats.get("peak_hbm_bw_gigabytes_per_second"):
-        bandwidth = round(stats["peak_hbm_bw_gigabytes_per_second"] * 10**9)
-    flops = stats.get("peak_teraflops_per_second")
-    model = stats.get("gpu_device_name") or stats.get("device_type_string") or stats.get("device_vendor")
+    if bandwidth is None:
+        bandwidth = (number_stat(stats, "peak_hbm_bw_gigabytes_per_second") or 0) * 10**9 or None
+    flops = (number_stat(stats, "peak_teraflops_per_second") or 0) * 10**12
+    model = next((text for name in _MODEL if (text := text_stat(stats, name))), None)
     return frame(
         DEVICE_COLUMNS,
         {
             "host": [host],
             "device": [device],
             "model": [model],
-            "memory_bandwidth_bytes_per_s": [bandwidth],
-            "peak_flops_per_s": [round(flops * 10**12) if flops else None],
+            "memory_bandwidth_bytes_per_s": [_whole(bandwidth)],
+            "peak_flops_per_s": [_whole(flops or None)],
         },
     )
+
+
+def _whole(number: float | None) -> int | None:
+    """The number without decimals, None where a column of 64 bits cannot hold it."""
+    return round(number) if number is not None and number < 2**63 else None
+
+
+def _unusable(plane: Plane) -> list[str]:
+    """The stats of a device that should be numbers or texts and are not."""
+    numbers = [name for name in _NUMBERS if name in plane.stats and number_stat(plane.stats, name) is None]
+    return numbers + [name for name in _MODEL if not isinstance(plane.stats.get(name, ""), str)]
 
 
 def _has_half_of_its_bandwidth(plane: Plane) -> bool:
@@ -279,13 +324,17 @@ def _has_half_of_its_bandwidth(plane: Plane) -> bool:
     """
     stats = plane.stats
     is_hbm3 = (stats.get("compute_cap_major"), stats.get("compute_cap_minor")) in ((9, 4), (9, 5))  # gfx942, gfx950
-    stated = stats.get("memory_bandwidth")
+    stated = number_stat(stats, "memory_bandwidth")
     return stats.get("device_vendor") == "AMD" and is_hbm3 and stated is not None and stated < 5 * 10**12
 
 
 def _with_rows(launches: list[pd.DataFrame], events: pd.DataFrame) -> list[pd.DataFrame]:
     """Of the launches that were given an id here, those that have rows."""
-    return [each[each["correlation_id"].isin(events["correlation_id"])].reset_index(drop=True) for each in launches]
+    return [
+        each[each["correlation_id"].isin(events["correlation_id"])].reset_index(drop=True)
+        for each in launches
+        if len(each)  # else pandas makes a table of all rows' ids for nothing
+    ]
 
 
 def _without_capture(events: pd.DataFrame) -> pd.DataFrame:
@@ -295,15 +344,82 @@ def _without_capture(events: pd.DataFrame) -> pd.DataFrame:
     return events[events["hlo_module"] != _CAPTURE_MODULE].reset_index(drop=True)
 
 
-def _origin(space: XSpace, path: Path) -> tuple[int, int]:
+def _details(space: XSpace, devices: list[tuple[Plane, str]]) -> list[Lost]:
+    """What describes devices and the session, and is of a wrong type."""
+    unusable = [f"{name} of {device}" for plane, device in devices for name in _unusable(plane)]
+    if _profile_ns(space) is None:
+        edges = {f"profile_{edge}_time" for edge in ("start", "stop")}
+        unusable += [
+            name for plane in space.planes if plane.name == _SESSION for name in sorted(edges & {*plane.stats})
+        ]
+    return [Lost(Loss.DETAILS, len(unusable), None, ", ".join(unusable[:3]))] if unusable else []
+
+
+def _first_session(space: XSpace) -> tuple[XSpace, list[Lost]]:
+    """The planes of the first of several sessions, as of files that were concatenated, and how many are left out."""
+    ends = [at for at, plane in enumerate(space.planes) if plane.name == _SESSION]
+    if len(ends) < 2:
+        return space, []
+    names = {plane.name for plane in space.planes[: ends[0]]}
+    is_joined = any(plane.name in names for plane in space.planes[ends[0] + 1 :])
+    kept = [
+        plane for at, plane in enumerate(space.planes) if at <= ends[0] or (not is_joined and plane.name != _SESSION)
+    ]
+    evidence = f"{_SESSION} occurs {len(ends)} times: files were joined, give one file per session"
+    what = Loss.PLANES if is_joined else Loss.DETAILS
+    lost = Lost(what, len(space.planes) - len(kept), len(space.planes) if is_joined else None, evidence)
+    return replace(space, planes=kept), [lost]
+
+
+def _one_plane_each(space: XSpace) -> tuple[XSpace, list[Lost]]:
+    """The planes without those of a device that has one already, of which the one with most events is kept."""
+    best: dict[str, Plane] = {}
+    for plane, device in _devices(space):
+        best[device] = max(best.get(device, plane), plane, key=len)
+    repeated = [plane for plane, device in _devices(space) if best[device] is not plane]
+    if not repeated:
+        return space, []
+    lost = Lost(Loss.PLANES, len(repeated), len(space.planes), f"{repeated[0].name} stands in the file twice")
+    return replace(space, planes=[plane for plane in space.planes if not any(plane is each for each in repeated)]), [
+        lost
+    ]
+
+
+def _near(space: XSpace) -> tuple[XSpace, list[Lost]]:
+    """The events without those whose times are further from the others than a profile lasts, and how many they are."""
+    used = [plane for plane in space.planes if len(plane)]
+    stamps = [np.array([line.timestamp_ns for line in plane.lines], np.int64) for plane in used]
+    edges = [
+        int(edge(stamps_of)) * 1000 + int(edge(plane.offset_ps))
+        for plane, stamps_of in zip(used, stamps, strict=True)
+        for edge in (np.min, np.max)
+    ]
+    limit = min(max(_LONGEST_PS, _longest_ps(space)), _FURTHEST_PS)
+    if not used or max(edges) - min(edges) <= limit:
+        return space, []
+    times = [stamps_of[plane.line] * 1000.0 + plane.offset_ps for plane, stamps_of in zip(used, stamps, strict=True)]
+    all_times = np.concatenate(times)
+    half = (len(all_times) - 1) // 2  # that of one of them, where np.median may be between two
+    middle = np.partition(all_times, half)[half]
+    near = [np.abs(time - middle) <= limit for time in times]
+    lost = sum(int(np.count_nonzero(~each)) for each in near)
+    if not lost:
+        return space, []
+    kept = {id(plane): plane.only(each) for plane, each in zip(used, near, strict=True)}
+    planes = [kept.get(id(plane), plane) for plane in space.planes]
+    evidence = "their times are more than a day from the others"
+    return replace(space, planes=planes), [Lost(Loss.EVENTS, lost, sum(map(len, near)), evidence)]
+
+
+def _origin(space: XSpace) -> tuple[int, int]:
     """The time in ns from which lines are counted, and the earliest event in ps after it."""
-    stamps = [line.timestamp_ns for plane in space.planes for line in plane.lines]
+    stamps = [
+        line.timestamp_ns
+        for plane in space.planes
+        for line, events in zip(plane.lines, np.bincount(plane.line, minlength=len(plane.lines)), strict=True)
+        if events
+    ]
     base_ns = min(stamps, default=0)
-    if stamps and max(stamps) - base_ns > 2**62 // 1000:
-        raise TraceError(
-            f"{path} mixes clocks that are {max(stamps) - base_ns} ns apart, too far for one time axis. "
-            "Capture the trace again, or read its hosts separately."
-        )
     starts = [int(plane.start_ps(base_ns).min()) for plane in space.planes if len(plane)]
     return base_ns, min(starts, default=0)
 
@@ -327,7 +443,7 @@ def _profile_ns(space: XSpace) -> tuple[int, int] | None:
     """When the profile was started and stopped, in ns of Unix time; None if the file does not say."""
     for plane in space.planes:
         start, stop = (plane.stats.get(f"profile_{edge}_time") for edge in ("start", "stop"))
-        if plane.name == _SESSION and isinstance(start, int) and isinstance(stop, int):
+        if plane.name == _SESSION and isinstance(start, int) and isinstance(stop, int) and 0 <= start <= stop < 2**63:
             return start, stop
     return None
 
@@ -338,7 +454,8 @@ def _free_id(calls: host_events.Calls, unix_ns: int | None) -> int:
     It is the microsecond at which the file begins, if that is known: windows of one process, read from several files,
     then share no ids, since a call takes longer than that.
     """
-    return max(int(calls.ids.max(initial=0)) + 1, (unix_ns or 0) // 1000)
+    ids = calls.ids[calls.ids < _LARGEST_ID]
+    return max(int(ids.max(initial=0)) + 1, (unix_ns or 0) // 1000)
 
 
 def _missing(space: XSpace) -> list[str]:

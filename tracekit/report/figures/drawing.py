@@ -3,6 +3,7 @@
 Files are PNG, SVG with text as text, and PDF with its fonts; whole or not at all, and the same each time.
 """
 
+import os
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from matplotlib.patches import Patch, PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
-from tracekit import units
+from tracekit import remote, units
 from tracekit.errors import TracekitError
 from tracekit.files import replaced
 from tracekit.report.palette import THEMES
@@ -85,9 +86,12 @@ class Drawing(Figure):
 
     png_dpi: float | None = None
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the figure as the suffix of `path` says: .png, .svg or .pdf; whole or not at all."""
-        path = Path(path)
+        with remote.written(remote.place(path)) as file:
+            self._write(file)
+
+    def _write(self, path: Path) -> None:
         kind = path.suffix.lower().lstrip(".")
         if kind not in FORMATS:
             suffixes = either([f".{suffix}" for suffix in FORMATS])

@@ -1,5 +1,6 @@
 """The figures: each of a trace, all of it or a part; each shows and writes itself."""
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +8,10 @@ from typing import NamedTuple
 
 from matplotlib import rc_context
 
+from tracekit import remote
 from tracekit.console import progress
 from tracekit.errors import TracekitError
-from tracekit.files import file_part, refuse_inside, refuse_saved_report, trace_name
+from tracekit.files import file_part, refuse_inside, refuse_saved_report, refuse_unwritable, trace_name
 from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars, phase_lanes
 from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, dots, either, paper
 from tracekit.report.figures.selection import Selection, select
@@ -50,7 +52,7 @@ def figure(
     font_size: float | None = None,
     dpi: float = 300,
     run: str | None = None,
-    kinds: str | Path | None = None,
+    kinds: str | os.PathLike[str] | None = None,
 ) -> Drawing:
     """Draw a figure of a trace: a matplotlib Figure, which a notebook shows; `save(path)` writes .png, .svg or .pdf.
 
@@ -98,7 +100,7 @@ def draw(
 
 
 def write_figures(
-    trace_dir: Path,
+    trace_dir: str | os.PathLike[str],
     what: str | None = None,
     *,
     phase: str | None = None,
@@ -108,15 +110,15 @@ def write_figures(
     devices: Sequence[str] = (),
     threads: bool = False,
     formats: str = "png",
-    out: Path | None = None,
+    out: str | os.PathLike[str] | None = None,
     title: str | None = None,
     theme: str = "light",
     width: float = 12,
     font_size: float | None = None,
     dpi: float = 300,
     run: str | None = None,
-    kinds: Path | None = None,
-) -> list[Path]:
+    kinds: str | os.PathLike[str] | None = None,
+) -> list[Path | str]:
     """Write several figures of one part of the trace at `trace_dir`, and return the files.
 
     `what` and `formats` are names between commas, by default all figures. `out` is a directory, by default
@@ -129,28 +131,31 @@ def write_figures(
     paper(width, font_size)
     dots(dpi)
     start_ps, end_ps = one_part(phase, step, start, end)
-    directory = Path("reports") / trace_name(trace_dir) / "figures" if out is None else out
+    place = Path("reports") / trace_name(trace_dir) / "figures" if out is None else remote.place(out)
     refuse_saved_report(trace_dir)
-    refuse_inside(directory, trace_dir)
-    files = []
+    refuse_inside(place, trace_dir)
+    if isinstance(place, str):
+        refuse_unwritable(place, "figures")
+    files: list[str] = []
     with progress(["reading", *names]) as begin:
         begin("reading")
         timeline = timeline_of(trace_dir, run=run, kinds=kinds)
         part = select(timeline, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps, devices=devices).name
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            for name in names:
-                begin(name)
-                drawing = figure(
-                    timeline, name, phase=phase, step=step, start=start_ps, end=end_ps, devices=devices,
-                    threads=threads, title=title, theme=theme, width=width, font_size=font_size, dpi=dpi,
-                )  # fmt: skip
-                for suffix in suffixes:
-                    files.append(directory / f"{'-'.join([name, *file_part(part)])}.{suffix}")
-                    drawing.save(files[-1])
+            with remote.written(place) as directory:
+                directory.mkdir(parents=True, exist_ok=True)
+                for name in names:
+                    begin(name)
+                    drawing = figure(
+                        timeline, name, phase=phase, step=step, start=start_ps, end=end_ps, devices=devices,
+                        threads=threads, title=title, theme=theme, width=width, font_size=font_size, dpi=dpi,
+                    )  # fmt: skip
+                    for suffix in suffixes:
+                        files.append(f"{'-'.join([name, *file_part(part)])}.{suffix}")
+                        drawing.save(directory / files[-1])
         except OSError as error:
-            raise TracekitError(f"The figures cannot be written to {directory}: {error}. Give another --out.") from None
-    return files
+            raise TracekitError(f"The figures cannot be written to {place}: {error}. Give another --out.") from None
+    return [remote.child(place, file) for file in files]
 
 
 def _names(text: str, choice: Collection[str], option: str) -> list[str]:

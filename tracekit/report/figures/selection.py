@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -69,7 +68,7 @@ class Selection:
     def trace_name(self) -> str:
         """Which trace it is."""
         source = self.trace.source.replace("\0", "")
-        return trace_name(Path(source)) if source else ""
+        return trace_name(source) if source else ""
 
     @property
     def breakdown(self) -> Breakdown:

@@ -1,18 +1,13 @@
 """The report as one HTML file that needs nothing else: every figure is from the Report, every name is text."""
 
-import base64
-import hashlib
 from collections.abc import Iterable, Mapping
-from functools import cache
-from importlib import resources
 from itertools import groupby
-from string import Template
 from typing import NamedTuple
 
 from tracekit import intervals as iv
 from tracekit.analysis.explain import OF_WHOLE
-from tracekit.report import palette
 from tracekit.report.html import pictures
+from tracekit.report.html.document import document, head, read
 from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, picoseconds, prose, table, tag
 from tracekit.report.html.payload import SCRIPTS, STYLES, payload
 from tracekit.report.model import Report, time_zero
@@ -58,27 +53,22 @@ _SHORT = {
 
 
 def page(report: Report, timeline: Timeline | None = None) -> str:
-    """The page of `report`: UTF-8, no request to anywhere, scripts known to its policy by their hash.
+    """The page of `report`, a document by itself.
 
     `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline, and
     nothing leads into it.
     """
-    scripts, styles, data = [*map(read, _SCRIPTS)], [colours(), read("page.css")], None
-    if timeline is not None:
-        data = Markup(payload(report, timeline))
-        scripts += map(read, SCRIPTS)
-        styles += map(read, STYLES)
+    data = None if timeline is None else Markup(payload(report, timeline))
+    scripts, styles = ((), ()) if timeline is None else (SCRIPTS, STYLES)
     parts = _parts(report, data)
-    places = [tag("li", tag("a", _SHORT.get(part.key, part.title), href=f"#{part.key}")) for part in parts]
-    return Template(read("page.html")).substitute(
-        title=tag("title", f"tracekit: {report.headline}"),
-        policy=policy(scripts),
-        style=tag("style", Markup("\n".join(styles))),
-        navigation=tag("ul", *places),
-        header=_header(report),
-        body=join(map(_section, parts)),
-        foot=_foot(report),
-        script=join(tag("script", Markup(script)) for script in scripts),
+    return document(
+        report.headline,
+        [(part.key, _SHORT.get(part.key, part.title)) for part in parts],
+        _header(report),
+        join(map(_section, parts)),
+        _foot(report),
+        styles=[*map(read, styles)],
+        scripts=[*map(read, (*_SCRIPTS, *scripts))],
     )
 
 
@@ -266,12 +256,9 @@ def _header(report: Report) -> Markup:
         "window": join(windows, ", ") if windows else None,
         "events": figure(count(events), events),
     }
-    items = [tag("div", tag("dt", key), tag("dd", value)) for key, value in facts.items() if value is not None]
     last_part = trace.source.rstrip("/").rpartition("/")[2] or trace.source
-    kicker = tag(
-        "p", "tracekit report", join([" · ", name(last_part, longest=80)]) if last_part else None, class_="kicker"
-    )
-    return join([kicker, tag("h1", prose(report.headline)), tag("dl", *items, class_="facts traced")])
+    kicker = join(["tracekit report", *([" · ", name(last_part, longest=80)] if last_part else [])])
+    return head(kicker, report.headline, {key: value for key, value in facts.items() if value is not None})
 
 
 def _names(names: list[str]) -> Markup:
@@ -307,31 +294,3 @@ def _foot(report: Report) -> Markup:
 
 def _others(runs: tuple[str, ...]) -> list[object]:
     return [f"; not read: {len(runs) - 1} more, ", join(map(name, runs[1:4]), ", ")] if len(runs) > 1 else []
-
-
-def policy(scripts: list[str]) -> Markup:
-    """Nothing is loaded from anywhere, and no script runs but these, whatever a name may hold."""
-    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    hashes = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
-    rules = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
-    return tag("meta", http_equiv="Content-Security-Policy", content=f"{rules}; base-uri 'none'; form-action 'none'")
-
-
-def colours() -> str:
-    """The palette as custom properties, dark where the reader or the system asks for it, never on paper."""
-    light, dark = (_properties(theme) for theme in (palette.LIGHT, palette.DARK))
-    return (
-        f":root{{color-scheme:light;{light}}}\n"
-        f"@media screen{{:root[data-theme=dark]{{color-scheme:dark;{dark}}}}}\n"
-        f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}\n"
-    )
-
-
-def _properties(theme: Mapping[str, str]) -> str:
-    return ";".join(f"--{name}:{colour}" for name, colour in palette.properties(theme).items())
-
-
-@cache
-def read(file: str) -> str:
-    """A style, script or template of the page."""
-    return (resources.files(__package__) / file).read_text("utf-8")

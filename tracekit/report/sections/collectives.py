@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.collectives import FEWEST, Collectives
+from tracekit.analysis.fleet import FEW
 from tracekit.columns import records
 from tracekit.report.section import (
     MOST_DATA,
@@ -126,7 +127,7 @@ def _devices(by_device: pd.DataFrame) -> Table:
     title = "Stragglers"
     if len(members) > brief:
         members = members.sort_values("cost_ps", ascending=False, kind="stable")
-        title = "Stragglers, costliest first"
+        title = "Stragglers, costliest first" if len(members) <= FEW else "Waiting and stragglers"
     return table_of(
         members,
         "collectives.devices",

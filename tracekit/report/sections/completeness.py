@@ -8,7 +8,7 @@ from tracekit.analysis.completeness import Completeness
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, Field, Section, Table, Unit, or_missing, plain, table_of
 from tracekit.units import percent, quantity
-from tracekit.vocabulary.losses import Loss
+from tracekit.vocabulary.losses import DAMAGE, Loss, damage
 
 TITLE = "What is missing"
 _WAITING = "No figure is given for waiting, transfer and stragglers, and no what-if that rests on them."
@@ -93,6 +93,11 @@ def _lost(loss: dict[str, Any]) -> str:
         case Loss.RECORDS:
             what = f"{quantity(int(loss['lost']), 'record')}" if lost else "records"
             return f"{host}the profiler dropped {what}{evidence}. Profile fewer steps, or give it larger buffers."
+        case what if what in DAMAGE:
+            total = int(loss["total"]) if pd.notna(loss["total"]) else None
+            text = loss["evidence"] if pd.notna(loss["evidence"]) else None
+            sentence = damage(Loss(what), int(loss["lost"]) if lost else None, total, text)
+            return f"{host}{sentence} Copy the file again, or record it again."
         case Loss.END:
             return f"{host}the profile ended before the program did{evidence}: what came after is not in it."
         case _:

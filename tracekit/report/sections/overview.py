@@ -9,7 +9,19 @@ import pandas as pd
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.columns import records
-from tracekit.report.section import WORK, Cell, Field, Missing, Section, Table, Unit, instant, or_missing, table_of
+from tracekit.report.section import (
+    MOST_DATA,
+    WORK,
+    Cell,
+    Field,
+    Missing,
+    Section,
+    Table,
+    Unit,
+    instant,
+    or_missing,
+    table_of,
+)
 from tracekit.timeline.unions import CELLS
 from tracekit.units import count, factor, mean, percent, quantity, time
 
@@ -318,7 +330,7 @@ def _pairs(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
     where = " of each phase" if inside else ""
     about = (
         f"The {_EXTREMES} pairs that overlap least, then the {_EXTREMES} that overlap most; all {count(number)} are in "
-        "summary.json (device_pairs)."
+        f"{'summary.json (device_pairs)' if number <= MOST_DATA else 'frames/whole.pairs.parquet'}."
         if number > 2 * _EXTREMES
         else ""
     )

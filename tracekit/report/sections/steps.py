@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from tracekit.analysis.fleet import FEW
 from tracekit.analysis.steps import FEWEST, Steps
 from tracekit.columns import records
 from tracekit.report.section import (
@@ -143,7 +144,7 @@ def _parts(result: Steps) -> Table:
     typical, title = result.typical, "Time of a typical step"
     if len(typical) > _BRIEF:
         typical = typical.sort_values("idle_ratio", ascending=False, kind="stable")
-        title = "Time of a typical step, idlest devices first"
+        title += ", idlest devices first" if len(typical) <= FEW else ""
     return table_of(
         typical,
         "steps.parts",

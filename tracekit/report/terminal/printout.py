@@ -1,6 +1,7 @@
 """The report on a terminal: what a person reads first, on one screen, or with `full` all of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import compress, zip_longest
 
 from rich.cells import cell_len
@@ -56,7 +57,10 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
     _important(report, first if full else first[:most], on)
     if full:
         for section in report.overview:
-            tables(section.tables, zero, on)
+            if section.key == "fleet":
+                _section(section, zero, on)
+            else:
+                tables(section.tables, zero, on)
         if report.scope:
             sentence(f"From here on, {report.scope}", on)
             on.print()
@@ -69,6 +73,11 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
             sentence("Tables are cut to a few rows; report.html has more of them.", on)
         return
     tables(phases, zero, on)
+    for section in report.overview if report.fleet else ():
+        if section.key == "fleet":
+            _section(replace(section, tables=section.tables[:1]), zero, on)
+        elif section.key == "time":
+            tables(section.tables[:1], zero, on)
     for section in report.evidence:
         if section.key == _TOP and not report.verdicts:
             tables(section.tables[:1], zero, on, MAX_TOP)

@@ -5,7 +5,7 @@ only where all of it was busy. Less than an eighth is a dot, none is blank. `str
 gives them as lines for a terminal, with colours where it has them; nothing is printed here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -82,7 +82,9 @@ def timeline(report: Report, ordered: Timeline, on: Console, brief: bool = False
     """
     most = (_FEW_DEVICES, _FEW_PHASES) if brief else (MAX_DEVICES, MAX_PHASES)
     rows = ordered.rows
-    names = [label for label, _, _ in _sets(rows, range(min(len(rows.devices), most[0])))]
+    only = report.fleet.drawn if report.fleet else rows.devices
+    numbers = [number for number, device in enumerate(rows.devices) if device in {*only}]
+    names = [label for label, _, _ in _sets(rows, numbers[: most[0]])]
     names += [str(name) for name in report.phases.rounds["name"].unique()]
     longest = max((cell_len(terminal.printable(name, on)) for name in names), default=0)
     label = min(longest, _MAX_LABEL, on.width // 3)
@@ -94,7 +96,8 @@ def timeline(report: Report, ordered: Timeline, on: Console, brief: bool = False
         report.extent,
         cells,
         *most,
-        lanes=not brief or len(rows.devices) == 1,
+        lanes=len(rows.devices) == 1 or not (brief or report.fleet),
+        only=only,
     )
     lines: list[Text] = []
     for strip in by_clock[:MAX_CLOCKS]:
@@ -114,11 +117,13 @@ def strips(
     most_devices: int = MAX_DEVICES,
     most_phases: int = MAX_PHASES,
     lanes: bool = True,
+    only: Collection[str] | None = None,
 ) -> list[Strip]:
     """A timeline for each clock of `windows` (by clock, shape (n, 2) in ps) that has a length, `cells` wide at most.
 
     `phases` has name, start_ps and end_ps in order; a name may repeat. `extent` is the part to show, where there is one
-    clock; phases are shown only there too. Lanes stand below their device where there are at most MAX_LANES of them.
+    clock; phases are shown only there too; `only` names the devices that stand for all.
+    Lanes stand below their device where there are at most MAX_LANES of them.
     """
     by_clock = []
     alone = len(windows) == 1
@@ -128,12 +133,13 @@ def strips(
             continue
         edges = iv.even_edges(span, min(cells, span[1] - span[0]))
         mine = [number for number, of_device in enumerate(rows.clocks) if of_device == clock or alone]
+        drawn = [number for number in mine if only is None or rows.devices[number] in only][:most_devices]
         window_ps = span[1] - span[0] if alone and extent else iv.total(window)
-        lines = [_line(rows, *of_line, edges, window_ps) for of_line in _sets(rows, mine[:most_devices], lanes)]
+        lines = [_line(rows, *of_line, edges, window_ps) for of_line in _sets(rows, drawn, lanes)]
         # An unknown device is idle nowhere: it has a line only where it did something.
         lines = [line for line in lines if line.level.any() or is_known(line.label)]
         marks, more = _phases(phases, edges, most_phases) if alone else ((), 0)
-        by_clock.append(Strip(clock, edges, tuple(lines), marks, (max(len(mine) - most_devices, 0), more)))
+        by_clock.append(Strip(clock, edges, tuple(lines), marks, (len(mine) - len(drawn), more)))
     return by_clock
 
 

@@ -1,0 +1,151 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tests.fleet_traces import fleet, with_stragglers
+from tests.stepped import annotations, timeline, work
+from tracekit.analysis import fleet as module
+from tracekit.analysis.collectives import collectives
+from tracekit.analysis.fleet import DRAWN, MEASURES, Fleet
+from tracekit.analysis.overlap import partition
+from tracekit.analysis.steps import steps
+from tracekit.timeline.timeline import Timeline, timeline_of
+
+
+def of(timeline: Timeline) -> Fleet:
+    return module.fleet(partition(timeline), steps(timeline), collectives(timeline))
+
+
+@st.composite
+def compute_times(draw):
+    shape = draw(st.integers(2, 20)), draw(st.integers(2, 6))
+    return draw(arrays(np.int64, shape, elements=st.integers(1, 5_000)))
+
+
+def cost_by_hand(ready, end):
+    """The time that all waited for each device: in each step for the last to come, those that came last sharing it."""
+    cost = np.zeros(len(ready), np.int64)
+    for step in range(ready.shape[1]):
+        last = ready[:, step].max()
+        waited = sum(int(last - at) for at in ready[:, step])
+        late = [device for device, at in enumerate(ready[:, step]) if at == last]
+        for place, device in enumerate(late):
+            cost[device] += waited // len(late) + (place < waited % len(late))
+    return cost
+
+
+@settings(max_examples=15, deadline=None)
+@given(compute_times())
+def test_each_cell_and_each_cost_is_that_of_the_simulated_fleet(compute_ps):
+    made = fleet(len(compute_ps), compute_ps)
+    result = of(timeline_of(made.trace))
+    table = steps(timeline_of(made.trace)).table
+    counted = [int(step) for step in table.loc[table["left_out"].isna(), "step"]]
+    assert result.bins["first"].tolist() == counted
+    begin = np.column_stack([np.full(len(compute_ps), made.begins[0, 0]), made.end[:, :-1]])
+    expected = {
+        "step_ps": made.end - begin,
+        "compute_ps": made.ready - made.begins,
+        "exposed_collective_ps": made.end - made.ready,
+        "idle_ps": made.begins - begin,
+    }
+    for measure in MEASURES:
+        assert result.matrix(measure).tolist() == expected[measure][:, counted].tolist(), measure
+    assert result.ranks["device"].tolist() == made.names
+    assert result.ranks["cost_ps"].tolist() == cost_by_hand(made.ready, made.end).tolist()
+    late = sorted(
+        ((-cost, device) for device, cost in enumerate(cost_by_hand(made.ready, made.end)) if cost), key=lambda its: its
+    )
+    assert result.stragglers["device"].tolist() == [made.names[device] for _, device in late]
+
+
+def test_more_steps_than_fit_share_bins_whose_sums_are_those_of_the_steps(monkeypatch):
+    made = with_stragglers(20, 10, {})
+    alone = of(timeline_of(made.trace))
+    monkeypatch.setattr(module, "MOST_CELLS", 20 * 4)
+    result = of(timeline_of(made.trace))
+    assert result.bins[["first", "last", "steps"]].to_numpy().tolist() == [[0, 2, 3], [3, 5, 3], [6, 8, 3], [9, 9, 1]]
+    for measure in MEASURES:
+        values = alone.matrix(measure)
+        means = np.column_stack([values[:, first : first + 3].mean(axis=1) for first in (0, 3, 6, 9)])
+        np.testing.assert_allclose(result.matrix(measure), means)
+        assert result.cells[measure].sum() == alone.cells[measure].sum()
+
+
+def test_the_stragglers_the_outliers_and_the_median_rank_are_drawn_with_their_hosts():
+    made = with_stragglers(64, 20, {21: 1.3, 40: 0.5})
+    ranks = of(timeline_of(made.trace)).ranks
+    drawn = ranks[ranks["role"].notna()]
+    roles = {role: (device, host) for device, host, role in drawn[["device", "host", "role"]].to_numpy()}
+    assert roles.pop("median")[0] not in ("host0002/gpu:5", "host0005/gpu:0")
+    assert roles == {"straggler": ("host0002/gpu:5", "host0002"), "outlier": ("host0005/gpu:0", "host0005")}
+    compute = ranks["compute_ps"].to_numpy()
+    median = int(drawn.loc[drawn["role"] == "median", "compute_ps"].iloc[0])
+    assert abs(median - np.median(compute)) == abs(compute - np.median(compute)).min()
+    unlike = ranks[ranks["differs_in"].notna()].set_index("device")
+    assert unlike["differs_in"].to_dict() == {"host0002/gpu:5": "compute_ps", "host0005/gpu:0": "compute_ps"}
+    share = ranks.set_index("device")["compute_ps"] / int(ranks["window_ps"].iloc[0])
+    assert unlike["differs_by"].to_dict() == pytest.approx((share[unlike.index] - share.median()).to_dict())
+
+
+def test_ranks_that_are_all_alike_are_drawn_by_the_median_and_the_extremes_of_compute():
+    made = with_stragglers(40, 12, {})
+    ranks = of(timeline_of(made.trace)).ranks
+    assert ranks["differs_in"].isna().all()
+    by_role = ranks.dropna(subset="role").set_index("role")
+    assert by_role.loc["least", "compute_ps"] == ranks["compute_ps"].min()
+    assert by_role.loc["most", "compute_ps"] == ranks["compute_ps"].max()
+    assert sorted(by_role.index) == ["least", "median", "most"]
+
+
+def test_no_more_ranks_are_drawn_than_fit():
+    made = with_stragglers(64, 20, {device: 1 + device / 100 for device in range(1, 64, 3)})
+    roles = of(timeline_of(made.trace)).ranks["role"].dropna()
+    assert len(roles) <= DRAWN
+    assert roles.tolist().count("median") == 1
+
+
+def test_a_host_is_the_sum_of_its_devices():
+    made = with_stragglers(24, 10, {3: 1.2})
+    result = of(timeline_of(made.trace))
+    assert result.hosts["host"].tolist() == ["host0000", "host0001", "host0002"]
+    for row in result.hosts.to_dict("records"):
+        its = result.ranks[result.ranks["host"] == row["host"]]
+        assert row["devices"] == len(its) == 8
+        for name in ("window_ps", "busy_ps", "exposed_collective_ps", "idle_ps", "cost_ps"):
+            assert row[name] == its[name].sum()
+
+
+def test_hosts_on_clocks_of_their_own_share_the_columns_of_the_steps_of_one_number():
+    frames = [
+        work(
+            *((f"{host}/gpu:0", "compute", at, at + long) for at in (0, 10)),
+            host=host,
+            clock=host,
+            group_id=[1, 2],
+        )
+        for host, long in (("a", 5), ("b", 7))
+    ]
+    events = pd.concat([its[0] for its in frames], ignore_index=True).astype(
+        dict.fromkeys(("host", "device", "lane", "name", "clock"), "category")
+    )
+    marks = [annotations(("train", 1, 0, 9), ("train", 2, 9, 20), host=host) for host in ("a", "b")]
+    spans = pd.concat(marks, ignore_index=True).astype(dict.fromkeys(("host", "thread", "name"), "category"))
+    result = of(timeline((events, frames[0][1]), spans))
+    assert result.bins[["first", "steps"]].to_numpy().tolist() == [[1, 1], [2, 1]]
+    assert result.matrix("compute_ps").tolist() == [[5, 5], [7, 7]]
+
+
+def test_a_trace_without_steps_still_tells_the_ranks_apart():
+    made = fleet(20, np.full((20, 1), 100))
+    whole = timeline_of(made.trace)
+    nothing = steps(timeline_of(made.trace.__class__(made.trace.events[:0])))
+    result = module.fleet(partition(whole), nothing, collectives(whole))
+    assert result.lacking
+    assert len(result.bins) == len(result.cells) == 0
+    assert len(result.ranks) == 20
+    assert result.ranks["step_ps"].isna().all()
+    assert result.matrix("idle_ps").shape == (20, 0)

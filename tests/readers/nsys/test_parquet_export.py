@@ -1,0 +1,62 @@
+"""Exports of Nsight Systems as directories of Parquet: they give the trace that the same tables in SQLite give."""
+
+import sqlite3
+from contextlib import closing
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pandas.testing import assert_frame_equal
+
+from tests.readers.nsys.exports import Tables
+from tracekit.errors import TraceError
+from tracekit.readers import read
+
+
+def as_parquet(export, directory):
+    """The tables of an SQLite export as files of Parquet in `directory`, with the types that nsys gives them."""
+    directory.mkdir()
+    with closing(sqlite3.connect(export)) as base:
+        for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            rows = pd.read_sql(f'SELECT * FROM "{name}"', base, dtype_backend="numpy_nullable")
+            table = pa.Table.from_pandas(rows, preserve_index=False)
+            for at, column in enumerate(table.column_names):
+                if column.startswith("global"):
+                    table = table.set_column(at, column, table[column].cast(pa.uint64()))
+            pq.write_table(table, directory / f"{name}.parquet")
+    return directory
+
+
+@pytest.fixture
+def directory(tmp_path):
+    tables = Tables()
+    tables.kernel("gemm", 100, 150, correlationId=1).kernel("ncclDevKernel_AllReduce_Sum_f32", 160, 180)
+    tables.copy(1, 90, 95).call("cudaLaunchKernel_v7000", 80, 84, 1).range("step 1", 70, 130)
+    return as_parquet(tables.write(tmp_path / "run.sqlite"), tmp_path / "run_pqtdir")
+
+
+def test_a_directory_of_parquet_gives_the_trace_of_the_same_tables_in_sqlite(directory):
+    pq.write_table(pa.table({"start": [1]}), directory / "OSRT_API.parquet")  # not read
+    trace, expected = read(directory), read(directory.with_name("run.sqlite"))
+    for name in ("events", "spans", "launches", "syncs", "devices"):
+        assert_frame_equal(getattr(trace, name), getattr(expected, name))
+    assert len(trace.events) == 3
+    assert (trace.format, trace.notes) == ("nsys-parquet", expected.notes)
+
+
+def test_any_of_its_tables_may_be_named_and_a_broken_one_is_one_sentence(directory):
+    assert len(read(directory / "CUPTI_ACTIVITY_KIND_KERNEL.parquet").events) == 3
+    (directory / "NVTX_EVENTS.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(TraceError, match=r"NVTX_EVENTS\.parquet cannot be read: .*Export the report again"):
+        read(directory)
+
+
+def test_a_name_with_bytes_that_are_no_text_does_not_cost_the_file(directory):
+    strings = pq.read_table(directory / "StringIds.parquet")
+    values = [f"{text}\udcff".encode("utf-8", "surrogateescape") for text in strings["value"].to_pylist()]
+    bad = pa.Array.from_buffers(pa.large_string(), len(values), pa.array(values, pa.large_binary()).buffers())
+    pq.write_table(
+        strings.set_column(strings.column_names.index("value"), "value", bad), directory / "StringIds.parquet"
+    )
+    assert "gemm\ufffd" in read(directory).events["name"].tolist()

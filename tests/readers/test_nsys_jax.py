@@ -1,0 +1,159 @@
+"""Archives of nsys-jax: thunks projected onto the GPU, their programs' HLO, processes, and the columns of versions."""
+
+import io
+import lzma
+import zipfile
+
+import pandas as pd
+import pytest
+
+from tests import traces
+from tests.readers.chrome.kineto_files import rows
+from tests.readers.hlo import hlo_modules
+from tests.readers.hlo.hlo_modules import needs_xla_parser
+from tests.readers.xspaces import hlo_proto
+from tracekit import intervals as iv
+from tracekit.errors import TraceError
+from tracekit.readers import read
+from tracekit.timeline.timeline import timeline_of
+
+STEP = "TSL:XlaModule:#hlo_module=jit_f,program_id=40#"
+# Name, projected start and duration, start and duration on the host, id, parent; ns.
+RANGES = [
+    (None, 0, 900, None, None, None, None),
+    ("TSL:XlaCompile:#module=jit_f,program_id=40#", 1000, 5, 900, 50, 1, None),
+    (STEP, 2000, 90, 1800, 100, 2, None),
+    ("TSL:Thunk:#hlo_op=while.1#", 2000, 50, 1810, 30, 3, 2),
+    ("TSL:Thunk:#name=jit(f)/neg,hlo_op=dot#", 2010, 10, 1820, 2, 4, 3),
+    ("TSL:Thunk:#name=jit(f)/sum,hlo_op=fusion.1#", 2015, 75, 1830, 2, 5, 2),
+    ("NCCL:ncclGroupEnd", 2015, 75, 1831, 1, 6, 5),
+    ("my range", 2015, 75, 1831, 1, 7, None),
+]
+
+
+def table(ranges=RANGES, tid=7):
+    names = ("Name", "Projected Start", "Projected Duration", "Orig Start", "Orig Duration", "RangeId", "ParentId")
+    return pd.DataFrame(ranges, columns=names).assign(PID=6, TID=tid, Rank=0, NumGPUOps=1, Style="PushPop")
+
+
+def archive(path, ranges, number=0, launcher=None, dumps=()):
+    """An archive at `path` of the process `number`, whose device it drives by a thread of the name `launcher`."""
+    threads = pd.DataFrame({"Name": ["python", launcher], "Priority": 20}, [[6, 6], [5, 7]])
+    threads.index = pd.MultiIndex.from_arrays([[6, 6], [5, 7]], names=["PID", "TID"])
+    facts = {
+        ("TARGET_INFO_GPU", "name"): ["A100"],
+        ("TARGET_INFO_GPU", "totalMemory"): [64],
+        ("TARGET_INFO_NVTX_CUDA_DEVICE", "name"): [f"Xla:#global={number},local=0,process={number},slice=0#"],
+    }
+    with zipfile.ZipFile(path, "w") as file:
+        for name, frame in (
+            ("nvtx_gpu_proj_trace/trace", ranges),
+            ("thread-metadata", threads),
+            ("device-metadata", pd.DataFrame(facts)),
+        ):
+            data = io.BytesIO()
+            frame.to_parquet(data)
+            file.writestr(f"{name}.parquet", data.getvalue())
+        for name, data in dumps:
+            file.writestr(f"dump/{name}", data)
+    return path
+
+
+def test_thunks_that_hold_none_are_rows_and_the_ranges_of_the_host_their_launches(tmp_path):
+    trace = read(archive(tmp_path / "a.zip", table(), number=3))
+    assert rows(trace.events, "host", "device", "lane", "name", "hlo_module", "run_id", "start_ps", "end_ps") == [
+        ["process3", "gpu:3", "thunks", "dot", "jit_f", 2, 1_110_000, 1_120_000],
+        ["process3", "gpu:3", "thunks", "fusion.1", "jit_f", 2, 1_115_000, 1_190_000],
+    ]
+    assert rows(trace.launches, "process", "thread", "correlation_id", "start_ps", "end_ps") == [
+        ["6", "thread 7", 4, 920_000, 922_000],
+        ["6", "thread 7", 5, 930_000, 932_000],
+    ]
+    assert trace.spans["name"].tolist() == [RANGES[1][0], STEP, "NCCL:ncclGroupEnd", "my range"]
+    assert rows(trace.devices, "device", "model", "memory_bytes") == [["gpu:3", "A100", 64]]
+    assert trace.ops["program"].tolist() == ["jit_f(40)"] * 2
+    assert trace.format == "nsys-jax"
+
+
+@needs_xla_parser
+def test_the_dumped_program_tells_what_a_thunk_is(tmp_path):
+    proto = hlo_proto(hlo_modules.module().as_serialized_hlo_module_proto())
+    dumps = [
+        ("module_0040.jit_f.before_optimizations.hlo.pb.xz", b"not read"),
+        ("module_0040.jit_f.sm_8.0_gpu_after_optimizations.hlo.pb.xz", lzma.compress(proto)),
+    ]
+    trace = read(archive(tmp_path / "a.zip", table(), dumps=dumps))
+    assert rows(trace.events, "name", "kind", "category", "bytes", "lane", "known_by") == [
+        ["dot", "compute", "dot", None, "thunks", "opcode"],
+        ["fusion.1", "collective", "all-reduce", 256, "collective thunks", "opcode"],
+    ]
+
+
+def test_a_thread_that_drives_one_of_several_devices_names_it(tmp_path):
+    name = "XlaLauncher:#global=5,local=1,process=2,partition=0#"
+    assert read(archive(tmp_path / "a.zip", table(), 4, name)).events["device"].unique().tolist() == ["gpu:5"]
+
+
+@pytest.mark.parametrize("has_domain", [False, True])
+def test_newer_versions_call_the_columns_otherwise(tmp_path, has_domain):
+    old = table()
+    name = old["Name"].fillna("")
+    new = pd.DataFrame(
+        {
+            "Text": name.str.partition(":")[2] if has_domain else name.str.removeprefix("TSL:"),
+            "Start": old["Projected Start"],
+            "End": old["Projected Start"] + old["Projected Duration"],
+            "Range ID": old["RangeId"],
+            "Parent ID": old["ParentId"],
+            "PID": old["PID"],
+            "TID": old["TID"],
+            "Rank": 0,
+        }
+    )
+    trace = read(archive(tmp_path / "a.zip", new.assign(Domain="TSL") if has_domain else new))
+    assert rows(trace.events, "name", "hlo_module", "start_ps", "end_ps") == [
+        ["dot", "jit_f", 1_010_000, 1_020_000],
+        ["fusion.1", "jit_f", 1_015_000, 1_090_000],
+    ]
+    assert not len(trace.launches)
+
+
+def test_other_archives_and_broken_ones_are_one_sentence(tmp_path):
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as file:
+        file.writestr("a.txt", "a")
+    with pytest.raises(TraceError, match="not a supported trace: it is a zip archive"):
+        read(tmp_path / "other.zip")
+    whole = archive(tmp_path / "whole.zip", table())
+    with pytest.raises(TraceError, match="no column 'TID'"):
+        read(archive(tmp_path / "columns.zip", table().drop(columns="TID")))
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(tmp_path / "joined.zip", "w") as joined:
+        data = source.read("nvtx_gpu_proj_trace/trace.parquet")
+        for name in ("rank0", "rank1"):
+            joined.writestr(f"nvtx_gpu_proj_trace/trace.parquet/{name}", data)
+    with pytest.raises(TraceError, match="joins 2 processes"):
+        read(tmp_path / "joined.zip")
+    damaged = bytearray(whole.read_bytes())
+    damaged[60:200] = bytes(140)
+    (tmp_path / "damaged.zip").write_bytes(damaged)
+    with pytest.raises(TraceError, match="no whole archive of nsys-jax"):
+        read(tmp_path / "damaged.zip")
+
+
+@traces.needs_real
+def test_two_processes_with_clocks_far_apart_have_the_figures_of_an_independent_sweep(tmp_path):
+    name = "not-read-today/jaxtoolbox_pax_fsdp4_4proc_proc0+1"
+    for number in (0, 1):
+        file = traces.REAL / f"{name[: -len('0+1')]}{number}.zip"
+        (tmp_path / file.name).symlink_to(file)
+    trace = read(tmp_path)
+    expected = traces.SECOND[name]
+    events = trace.events[trace.events["hlo_module"] == expected["module"]]
+    unions = timeline_of(events).unions.devices
+    for device, figures in expected["figures"].items():
+        own, kinds = unions[f"process{device[-1]}/{device}"], events.loc[events["device"].str.endswith(device), "kind"]
+        assert (kinds == "compute").sum() == figures["n_compute"]
+        assert (kinds == "collective").sum() == figures["n_collective"]
+        assert round(iv.total(own.busy) / 1e6, 3) == figures["busy"]
+        assert round(iv.total(own.collective) / 1e6, 3) == figures["collective"]
+        assert round(iv.total(iv.intersection(own.compute, own.collective)) / 1e6, 3) == figures["compute&collective"]
+    assert trace.hosts["residual_ps"].max() < 10_000_000

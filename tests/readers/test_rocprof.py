@@ -1,0 +1,187 @@
+"""rocprofv3's JSON: agents, kernels, copies, calls and markers, of one process or several."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.readers.chrome.kineto_files import rows
+from tracekit.errors import TraceError
+from tracekit.readers import read
+
+KINDS = {
+    "HIP_RUNTIME_API": ["hipLaunchKernel", "hipMemcpyAsync", "hipDeviceSynchronize"],
+    "HIP_COMPILER_API": ["__hipPushCallConfiguration"],
+    "HSA_CORE_API": ["hsa_signal_store_screlease"],
+    "KERNEL_DISPATCH": ["KERNEL_DISPATCH_NONE", "KERNEL_DISPATCH_ENQUEUE", "KERNEL_DISPATCH_COMPLETE"],
+    "MEMORY_COPY": [f"MEMORY_COPY_{way}" for way in ("NONE", "HOST_TO_HOST", "HOST_TO_DEVICE", "DEVICE_TO_DEVICE")],
+    "MARKER_CORE_API": ["roctxMarkA", "roctxRangePushA"],
+    "MARKER_CONTROL_API": ["roctxProfilerPause"],
+    "RCCL_API": ["ncclAllReduce"],
+}
+CPU, GPU_0, GPU_1 = 900, 902, 901  # handles need not be in the order of the devices
+KERNELS = ["0", "gemm_kernel(float*) [clone .kd]", "ncclDevKernel_Generic_1(ncclDevKernelArgs) [clone .kd]"]
+
+
+def agent(handle, node, gpu=True, name="AMD Instinct MI300X"):
+    """An agent: of an older version, without the index of its GPU."""
+    banks = [{"heap_type": 1, "size_in_bytes": 1000}, {"heap_type": 3, "size_in_bytes": 7}]
+    return {
+        "id": {"handle": handle}, "type": 2 if gpu else 1, "node_id": node, "product_name": name, "mem_banks": banks
+    }  # fmt: skip
+
+
+def record(kind, start, end, number=0, operation=0, thread=10, **rest):
+    """A record of the operation's name or number, at these nanoseconds."""
+    names = KINDS[kind]
+    return {
+        "kind": [*KINDS].index(kind),
+        "operation": names.index(operation) if isinstance(operation, str) else operation,
+        "correlation_id": {"internal": number, "external": 0},
+        "start_timestamp": start,
+        "end_timestamp": end,
+        "thread_id": thread,
+        **rest,
+    }
+
+
+def kernel(start, end, number=0, what=1, gpu=GPU_0, queue=5):
+    info = {"agent_id": {"handle": gpu}, "queue_id": {"handle": queue}, "kernel_id": what}
+    return record("KERNEL_DISPATCH", start, end, number, 2, dispatch_info=info, stream_id={"handle": 77})
+
+
+def copy(start, end, way, source, target, size=64):
+    ends = {"src_agent_id": {"handle": source}, "dst_agent_id": {"handle": target}}
+    return record("MEMORY_COPY", start, end, 0, f"MEMORY_COPY_{way}", bytes=size, **ends)
+
+
+def process(pid=10, markers=(), counted=(), **records):
+    """What a file holds of one process."""
+    return {
+        "metadata": {"pid": pid, "node": {"hostname": "node1"}},
+        "agents": [agent(CPU, 0, gpu=False, name="AMD EPYC"), agent(GPU_1, 2), agent(GPU_0, 1)],
+        "strings": {
+            "buffer_records": [{"kind": kind, "operations": names} for kind, names in KINDS.items()],
+            "marker_api": [{"key": number, "value": name} for number, name in markers],
+        },
+        "kernel_symbols": [{"kernel_id": at, "demangled_kernel_name": name} for at, name in enumerate(KERNELS)],
+        "callback_records": {"counter_collection": list(counted)},
+        "buffer_records": records,
+    }
+
+
+def trace_of(tmp_path, *processes, name="10_results.json"):
+    path = tmp_path / name
+    path.write_text(json.dumps({"rocprofiler-sdk-tool": list(processes)}))
+    return read(path)
+
+
+def test_kernels_and_copies_are_rows_of_the_gpus_of_the_machine(tmp_path):
+    trace = trace_of(
+        tmp_path,
+        process(
+            kernel_dispatch=[kernel(1000, 1500), kernel(1600, 1700, gpu=GPU_1, queue=6), kernel(0, 0)],
+            memory_copy=[
+                copy(1100, 1300, "HOST_TO_DEVICE", CPU, GPU_0),
+                copy(1300, 1400, "DEVICE_TO_DEVICE", GPU_1, GPU_0),
+                copy(1400, 1450, "DEVICE_TO_DEVICE", GPU_1, GPU_1),
+                copy(1400, 1450, "HOST_TO_HOST", CPU, CPU),
+            ],
+        ),
+    )
+    columns = ("device", "lane", "name", "kind", "direction", "bytes", "start_ps", "end_ps")
+    assert rows(trace.events, *columns) == [
+        ["gpu:0", "queue 5", "gemm_kernel(float*)", "compute", None, None, 0, 500_000],
+        ["gpu:1", "queue 6", "gemm_kernel(float*)", "compute", None, None, 600_000, 700_000],
+        ["gpu:0", "copies H2D", "MEMORY_COPY_HOST_TO_DEVICE", "memcpy", "H2D", 64, 100_000, 300_000],
+        ["gpu:1", "copies P2P", "MEMORY_COPY_DEVICE_TO_DEVICE", "memcpy", "P2P", 64, 300_000, 400_000],
+        ["gpu:1", "copies D2D", "MEMORY_COPY_DEVICE_TO_DEVICE", "memcpy", "D2D", 64, 400_000, 450_000],
+    ]
+    assert rows(trace.devices, "host", "device", "model", "memory_bytes") == [
+        ["node1", "gpu:0", "AMD Instinct MI300X", 1000],
+        ["node1", "gpu:1", "AMD Instinct MI300X", 1000],
+    ]
+    assert trace.format == "rocprofv3"
+    assert trace.notes == (
+        "1 kernels or copies without a valid time were skipped.",
+        "1 kernels or copies on no GPU (within the host's memory) were skipped.",
+    )
+
+
+def test_a_row_is_of_the_hip_call_around_its_launch_also_where_hsa_has_its_id(tmp_path):
+    trace = trace_of(
+        tmp_path,
+        process(
+            markers=[(1, "step 3"), (2, "forward")],
+            marker_api=[
+                record("MARKER_CORE_API", 100, 900, 1, "roctxRangePushA"),
+                record("MARKER_CORE_API", 110, 300, 2, "roctxRangePushA"),
+                record("MARKER_CONTROL_API", 120, 121, 9),
+            ],
+            hip_api=[
+                record("HIP_COMPILER_API", 190, 195, 2),
+                record("HIP_RUNTIME_API", 200, 250, 3, "hipLaunchKernel"),
+                record("HIP_RUNTIME_API", 400, 450, 5, "hipLaunchKernel"),
+                record("HIP_RUNTIME_API", 500, 2000, 6, "hipDeviceSynchronize"),
+            ],
+            hsa_api=[record("HSA_CORE_API", 210, 220, 4), record("HSA_CORE_API", 410, 420, 4, thread=11)],
+            rccl_api=[record("RCCL_API", 390, 460, 7, "ncclAllReduce")],
+            kernel_dispatch=[kernel(1000, 1500, 4), kernel(1500, 1900, 5, what=2)],
+        ),
+    )
+    assert rows(trace.events, "name", "correlation_id", "category", "op") == [
+        ["gemm_kernel(float*)", 3, None, 0],
+        ["ncclDevKernel_Generic_1(ncclDevKernelArgs)", 5, "all-reduce", 1],
+    ]
+    assert trace.ops["framework_op"].tolist() == ["forward", "step 3"]
+    assert rows(trace.spans, "thread", "name") == [["thread 10", "step 3"], ["thread 10", "forward"]]
+    assert rows(trace.launches, "name", "correlation_id", "start_ps") == [
+        ["hipLaunchKernel", 3, 100_000],
+        ["hipLaunchKernel", 5, 300_000],
+        ["hipDeviceSynchronize", 6, 400_000],
+    ]
+    assert rows(trace.syncs, "name", "on_device", "recorded_ps") == [["hipDeviceSynchronize", "gpu:0", 400_000]]
+
+
+def test_processes_of_one_file_have_lanes_and_ids_of_their_own(tmp_path):
+    calls = {"hip_api": [record("HIP_RUNTIME_API", 5, 6, 3)], "kernel_dispatch": [kernel(10, 20, 3)]}
+    trace = trace_of(tmp_path, process(pid=10, **calls), process(pid=20, **calls))
+    assert trace.events["device"].tolist() == ["gpu:0", "gpu:0"]
+    assert trace.events["lane"].tolist() == ["queue 5, process 10", "queue 5, process 20"]
+    assert trace.events["correlation_id"].tolist() == trace.launches["correlation_id"].tolist() == [3, 3 + 2**40]
+    assert trace.launches["process"].tolist() == ["10", "20"]
+
+
+def test_kernels_of_which_only_counters_were_collected_are_rows_with_a_note(tmp_path):
+    trace = trace_of(tmp_path, process(counted=[{"thread_id": 1, "dispatch_data": kernel(10, 20)}]))
+    assert rows(trace.events, "name", "start_ps", "end_ps") == [["gemm_kernel(float*)", 0, 10_000]]
+    assert any("counters were collected" in note for note in trace.notes)
+
+
+def test_one_process_may_stand_without_a_list_and_names_may_hold_any_bytes(tmp_path):
+    text = json.dumps({"rocprofiler-sdk-tool": process(kernel_dispatch=[kernel(10, 20)])})
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(text.encode().replace(b"gemm_kernel", b"gemm\xff")))
+    assert read(path).events["name"].tolist() == ["gemm\ufffd(float*)"]
+
+
+def test_a_file_without_work_says_how_to_record_it(tmp_path):
+    trace = trace_of(tmp_path, process(), name="0_results.json")
+    assert not len(trace.events)
+    assert trace.notes == (
+        "rocprofv3 recorded no kernels and no copies: --kernel-trace and --memory-copy-trace record them.",
+    )
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_truncated_file_is_one_sentence(tmp_path, packed):
+    data = json.dumps({"rocprofiler-sdk-tool": [process(kernel_dispatch=[kernel(10, 20)])]}).encode()
+    path = tmp_path / "t.json"
+    path.write_bytes(gzip.compress(data)[:-40] if packed else data[:-40])
+    with pytest.raises(TraceError, match=r"t\.json is (truncated|no whole JSON of rocprofv3)"):
+        read(path)
+
+
+def test_times_too_far_apart_for_one_axis_are_refused(tmp_path):
+    with pytest.raises(TraceError, match="106 days"):
+        trace_of(tmp_path, process(kernel_dispatch=[kernel(10, 20), kernel(10**17, 10**17 + 5)]))

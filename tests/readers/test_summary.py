@@ -1,0 +1,220 @@
+"""Summaries of hosts: every trace comes back as it was, and what is no whole summary is one sentence."""
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import traces
+from tests.frames import events
+from tracekit.columns import frame
+from tracekit.errors import TraceError
+from tracekit.readers import host_trace, read, summary
+from tracekit.readers.summary import HostTrace
+from tracekit.trace import FRAME_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, SPAN_COLUMNS, Trace
+
+GENERATED = [f"generated/{name}" for name in ("gpu.xplane.pb", "tpu.xplane.pb", "rocm.xplane.pb", "gpu.trace.json.gz")]
+OWN = ["two-cpu-devices-jax0.12.0.xplane.pb", "stepped-cpu.xplane.pb.gz", "kineto-rank1.pt.trace.json"]
+REAL = [
+    "kineto/hta_rank0_queue",
+    "nsys/mfu_2gpu_before-2xH100",
+    "xplane/tpu-v6e-4chip",
+    "mxnet/gpu_mnist_cnn_profile_output",
+]
+
+
+def assert_equal(trace, other):
+    """Both traces have the same values, dtypes and categories, in the same order."""
+    for name in FRAME_COLUMNS:
+        table, others = getattr(trace, name), getattr(other, name)
+        # Of what categories an empty list of them is, says nothing.
+        empty = [column for column in table if isinstance(table[column].dtype, pd.CategoricalDtype)]
+        empty = [column for column in empty if table[column].cat.categories.empty]
+        assert all(others[column].cat.categories.empty and others[column].isna().all() for column in empty)
+        pd.testing.assert_frame_equal(others.drop(columns=empty), table.drop(columns=empty), check_exact=True)
+        assert list(others) == list(table)
+    assert (other.notes, other.source, other.format) == (trace.notes, trace.source, trace.format)
+
+
+def there_and_back(host, folder):
+    path = folder / "host.tracekit.zip"
+    summary.write(host, path)
+    return summary.read(path)
+
+
+@pytest.mark.parametrize("case", traces.cases(*GENERATED, *OWN, *REAL))
+def test_a_trace_comes_back_as_its_reader_gave_it(tmp_path, case):
+    source = traces.path(case)
+    host = host_trace(source)
+    back = there_and_back(host, tmp_path)
+    assert_equal(host.trace, back.trace)
+    assert replace(back, trace=host.trace) == host
+    assert len(host.trace.events)
+
+
+IDS = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 3))
+TIMES = st.integers(-(2**61), 2**61)
+TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", "b;c", "\0", "\u00e9"]))
+LENGTHS = st.integers(0, 2**60)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    calls=st.lists(st.tuples(TIMES, LENGTHS, IDS, TEXTS), max_size=6),
+    ops=st.lists(st.tuples(TEXTS, TEXTS, IDS), max_size=4),
+    steps=st.lists(st.tuples(IDS, TEXTS), max_size=4),
+    are_spans=st.booleans(),
+)
+def test_any_values_and_nulls_come_back(tmp_path_factory, calls, ops, steps, are_spans):
+    start, length, number, process = (list(column) for column in zip(*calls, strict=True)) if calls else ([],) * 4
+    launches = {
+        "host": ["h"] * len(calls),
+        "process": process,
+        "thread": ["t"] * len(calls),
+        "name": ["n"] * len(calls),
+        "start_ps": start,
+        "end_ps": [a + b for a, b in zip(start, length, strict=True)],
+        "correlation_id": number,
+    }
+    spans = [("h", None, "t", "n", 0, 1, step, None, text, None) for step, text in steps]
+    if are_spans:
+        repeated = zip(process, start, launches["end_ps"], strict=True)
+        spans += [("h", its, "t", "n", a, b, None, None, None, None) for its, a, b in repeated][::-1]
+    trace = Trace(
+        events(("gpu:0", "compute", 0, 5)),
+        spans=frame(SPAN_COLUMNS, spans),
+        launches=frame(LAUNCH_COLUMNS, launches) if calls else frame(LAUNCH_COLUMNS),
+        ops=frame(OP_COLUMNS, [("p", op, code, None, None, flops, None) for op, code, flops in ops]),
+        notes=("a note",),
+        source="/s",
+        format="f",
+    )
+    host = HostTrace(trace, 4, {"a": [1]}, ("skipped",))
+    back = there_and_back(host, tmp_path_factory.mktemp("summary"))
+    assert_equal(trace, back.trace)
+    assert replace(back, trace=trace) == host
+
+
+def test_rows_of_nulls_alone_are_as_many(tmp_path):
+    trace = Trace(events(("gpu:0", "compute", 0, 5)), ops=frame(OP_COLUMNS, [(None,) * 7] * 3))
+    assert_equal(trace, there_and_back(HostTrace(trace), tmp_path).trace)
+
+
+def test_a_kernel_takes_less_than_four_bytes(tmp_path):
+    n, rng = 200_000, np.random.default_rng(0)
+    length, gap = rng.integers(1000, 9000, n), rng.integers(500, 2000, n)
+    end = np.cumsum(length + gap) * 1000
+    kernels = events(*[("gpu:0", "compute", 0, 1)] * n).assign(
+        start_ps=end - length * 1000,
+        end_ps=end,
+        correlation_id=pd.array(np.arange(n), "Int64"),
+        name=pd.Categorical.from_codes(np.arange(n) % 300, [f"kernel_{at}" for at in range(300)]),
+    )
+    there_and_back(HostTrace(Trace(kernels)), tmp_path)
+    # 13 and 11 bits of each row are chance.
+    assert (tmp_path / "host.tracekit.zip").stat().st_size < 4 * n
+
+
+@pytest.fixture
+def whole(tmp_path) -> Path:
+    path = tmp_path / "host.tracekit.zip"
+    summary.write(host_trace(traces.path(OWN[0])), path)
+    return path
+
+
+def rewritten(path, **members):
+    """The summary at `path` with other contents of some members, by name; None leaves one out."""
+    with zipfile.ZipFile(path) as archive:
+        contents = {info.filename: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in contents.items():
+            content = members.get(name.partition(".")[0].replace("-", "_"), content)
+            if content is not None:
+                archive.writestr(name, content)
+    return path
+
+
+def manifest(path, **values):
+    with zipfile.ZipFile(path) as archive:
+        return json.dumps(json.loads(archive.read("tracekit-summary.json")) | values).encode()
+
+
+def test_a_newer_summary_is_one_sentence_that_says_what_to_do(whole):
+    rewritten(whole, tracekit_summary=manifest(whole, tracekit_summary=2, tracekit="9.9"))
+    with pytest.raises(
+        TraceError, match=r"host.tracekit.zip is a summary of version 2, written by tracekit 9.9; .* reads version 1. "
+    ):
+        read(whole)
+
+
+def test_what_a_later_version_of_the_same_form_adds_is_passed_over(whole):
+    before = read(whole)
+    rewritten(whole, tracekit_summary=manifest(whole, more=[1]), more=b"?")
+    pd.testing.assert_frame_equal(read(whole).events, before.events)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"events": None},
+        {"events": b"PAR1 and no more"},
+        {"labels": None},
+        {"tracekit_summary": b"{"},
+        {"tracekit_summary": b"[]"},
+        {"tracekit_summary": b"{}"},
+    ],
+    ids=str,
+)
+def test_a_damaged_summary_is_one_sentence(whole, members):
+    rewritten(whole, **members)
+    with pytest.raises(TraceError, match=r"host.tracekit.zip is a damaged summary: .*\. Make it again from the trace"):
+        read(whole)
+
+
+def test_texts_that_are_not_there_are_one_sentence(whole, tmp_path):
+    other = tmp_path / "other.zip"
+    summary.write(host_trace(traces.path("view-cpu.xplane.pb")), other)
+    with zipfile.ZipFile(other) as archive:
+        rewritten(whole, labels=archive.read("labels.parquet"))
+    with pytest.raises(TraceError, match="is a damaged summary"):
+        read(whole)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.99])
+def test_a_summary_that_was_cut_is_one_sentence(whole, share):
+    content = whole.read_bytes()
+    whole.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(TraceError, match=r"is a damaged summary|is not a supported trace"):
+        read(whole)
+
+
+def test_a_byte_that_was_changed_is_noticed(whole):
+    content = bytearray(whole.read_bytes())
+    with zipfile.ZipFile(whole) as archive:
+        at = archive.getinfo("events.parquet").header_offset + 200
+    content[at] ^= 1
+    whole.write_bytes(content)
+    with pytest.raises(TraceError, match="is a damaged summary"):
+        read(whole)
+
+
+def test_another_archive_is_no_summary(tmp_path):
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("trace.json", "{}")
+    with pytest.raises(TraceError, match="is not a supported trace: it is a zip archive"):
+        read(tmp_path / "other.zip")
+
+
+@pytest.mark.parametrize("lost", [b"", b"PK\x03\x04" + bytes(26) + b"tracekit-summary.json{"])
+def test_a_broken_summary_beside_others_is_a_hole_and_not_the_end(whole, lost):
+    whole.with_name("lost.tracekit.zip").write_bytes(lost)
+    trace = read(whole.parent)
+    assert trace.notes[0].startswith("1 of 2 files of hosts or ranks could not be read (lost.tracekit.zip is ")
+    assert trace.losses["lost"].tolist() == [1]
+    assert len(trace.events) == len(read(whole).events)

@@ -1,0 +1,129 @@
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import tracekit
+from tests.fleet_traces import with_stragglers
+from tracekit.report.build import analyse
+from tracekit.report.markdown import markdown
+from tracekit.report.section import MOST_DATA, Column, Instant, Missing, Table, Unit, table
+from tracekit.report.sections.fleet import distribution
+from tracekit.report.terminal.printout import show
+from tracekit.timeline.timeline import timeline_of
+
+_SCREEN = 50  # lines
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    """64 devices of which one holds up all others."""
+    return timeline_of(with_stragglers(64, 12, {21: 1.3}).trace)
+
+
+@pytest.fixture(scope="module")
+def report(fleet):
+    return analyse(fleet)
+
+
+def printed(report, timeline, full=False):
+    on = Console(file=io.StringIO(), width=120)
+    show(report, on, full, timeline)
+    return on.file.getvalue()
+
+
+def of_devices(number, *columns):
+    heads = [Column("device", Unit.DEVICE), *(Column(head, unit) for head, unit, _ in columns)]
+    rows = [[f"gpu:{at}", *(value(at) for _, _, value in columns)] for at in range(number)]
+    return table("k", "T", heads, rows, number)
+
+
+def test_a_table_of_many_devices_becomes_the_distribution_of_its_figures():
+    result = distribution(of_devices(100, ("busy", Unit.TIME, lambda at: (7 * at + 3) % 100)))
+    values = np.arange(100)
+    assert result.columns[0].head == "of 100 devices"
+    assert dict(result.rows) == {
+        "min": 0,
+        "median": int(np.quantile(values, 0.5, method="inverted_cdf")),
+        "p95": int(np.quantile(values, 0.95, method="inverted_cdf")),
+        "max": 99,
+    }
+    assert result.extract == "Largest: busy on gpu:28."
+    assert result.brief == (0, 1, 2, 3)
+
+
+def test_each_kind_of_work_has_a_distribution_of_its_own_and_what_is_unknown_counts_nowhere():
+    columns = [Column("device", Unit.DEVICE), Column("work", Unit.TEXT), Column("ratio", Unit.RATIO)]
+    rows = [(f"gpu:{at}", work, None if at % 2 else at / 100) for at in range(20) for work in ("copies", "collectives")]
+    result = distribution(table("k", "T", columns, rows, [at for at, row in enumerate(rows) if row[1] == "copies"]))
+    assert [row[:2] for row in result.rows] == [
+        (words, work) for work in ("copies", "collectives") for words in ("min", "median", "p95", "max")
+    ]
+    assert [row[2] for row in result.rows[:4]] == [0.0, 0.08, 0.18, 0.18]
+    assert result.brief == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "its",
+    [
+        of_devices(16, ("busy", Unit.TIME, int)),
+        of_devices(40, ("at", Unit.INSTANT, lambda at: Instant(at, at + 1))),
+        of_devices(40, ("name", Unit.NAME, str), ("time", Unit.TIME, int)),
+        Table("k", "T", (Column("operation", Unit.NAME),), (("a",),) * 40, (0,)),
+    ],
+    ids=["few", "events", "each-of-another-name", "no-devices"],
+)
+def test_tables_of_few_devices_of_events_and_of_something_else_stay(its):
+    assert distribution(its) is its
+
+
+def test_a_figure_that_is_known_of_no_device_stays_unknown():
+    result = distribution(of_devices(20, ("rate", Unit.RATIO, lambda _: None)))
+    assert {row[1] for row in result.rows} == {Missing("it is known of no device")}
+
+
+def test_the_text_of_64_devices_names_the_straggler_and_its_host_on_two_screens(report, fleet):
+    text = printed(report, fleet)
+    assert len(text.splitlines()) <= 2 * _SCREEN
+    assert "Costliest straggler: host0002/gpu:5, last in 12 of 12 collectives" in text
+    assert "1 outlier: host0002/gpu:5 (compute" in text
+    (row,) = [line.split() for line in text.splitlines() if line.startswith("host0002/gpu:5  host0002")]
+    cost = report.explanation.collectives.by_device.set_index("device").loc["host0002/gpu:5", "cost_ps"]
+    assert row[2] == f"{cost / 1e9:.1f}"
+    drawn = [line.split()[0] for line in text.splitlines() if line.startswith("host") and line.endswith("%")]
+    assert drawn == list(report.fleet.drawn)
+
+
+@pytest.mark.parametrize("devices", [80])
+def test_the_text_does_not_grow_with_the_devices(report, fleet, devices):
+    more = timeline_of(with_stragglers(devices, 12, {21: 1.3}).trace)
+    larger = analyse(more)
+    for words in (printed(larger, more, full=True), markdown(larger)):
+        assert len(words.splitlines()) <= len(printed(report, fleet, full=True).splitlines()) + _SCREEN
+
+
+def test_sixteen_devices_are_still_listed():
+    report = analyse(with_stragglers(16, 6, {}).trace)
+    assert report.fleet is None
+    assert report.summary()["fleet"] is None
+    assert len(next(its for its in report.overview if its.key == "time").tables[0].rows) == 16
+
+
+def test_a_saved_report_has_the_same_fleet(report, tmp_path):
+    again = tracekit.load(report.save(tmp_path))
+    assert again.summary() == report.summary()
+    for name in ("ranks", "hosts", "bins", "cells"):
+        assert getattr(again.fleet, name).equals(getattr(report.fleet, name))
+
+
+def test_the_summary_holds_the_first_entries_of_long_lists_and_says_how_long_they_were(report):
+    summary = report.summary()
+    assert len(summary["device_pairs"]) == MOST_DATA
+    assert summary["shortened"]["device_pairs"] == 64 * 63 // 2
+    data = summary["fleet"]
+    assert (data["devices"], data["hosts"], data["steps"]) == (64, 8, 12)
+    assert [its["device"] for its in data["stragglers"]] == ["host0002/gpu:5"]
+    (busy,) = [its for its in data["distributions"] if its["what"] == "compute_ps"]
+    assert busy["max"] == report.fleet.ranks["compute_ps"].max()
+    assert busy["most"] == "host0002/gpu:5"

@@ -1,0 +1,28 @@
+"""Mutants of traces of every format are an answer or one sentence; `make fuzz` tries more of them."""
+
+import random
+
+import pytest
+
+from tests import traces
+from tests.fuzz import fuzz, outcome, seeds
+
+MUTANTS = traces.SIMULATED / "mutants"
+
+
+@pytest.mark.parametrize("only", [".xplane.pb", ".trace.json", "_naive.json", ".json", ".sqlite"])
+def test_mutants_are_an_answer_or_one_sentence(only):
+    counts, finds = fuzz(seed=19, mutants=100, only=only)
+    assert [find.ended_in for find in finds] == []
+    assert counts["answer"] > 5
+
+
+def test_the_mutants_of_a_seed_are_always_the_same():
+    for content, mutate in seeds().values():
+        assert mutate(random.Random(5), content) == mutate(random.Random(5), content)
+
+
+@pytest.mark.skipif(not MUTANTS.is_dir(), reason="the folder shared/cases/mutants is not here")
+@pytest.mark.parametrize("path", sorted(MUTANTS.glob("*.*[!d]")), ids=lambda path: path.name)
+def test_a_mutant_that_once_ended_in_a_traceback_is_an_answer(path):
+    assert outcome(path, is_reported=True) == "answer"

@@ -1,0 +1,43 @@
+"""Compiled loops: numba starts without what no loop needs, and stays whole for a program's own."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba")
+
+PROGRAM = """
+import sys
+import numpy as np
+from tracekit import jit
+
+numba = jit.start()
+assert numba.njit(lambda values: values.sum())(np.arange(5.0)) == 10
+print("scipy.linalg" in sys.modules)
+from numba.np import arraymath
+print(numba.njit(lambda a, b: a @ b)(np.arange(3.0), np.arange(3.0)) if arraymath._HAVE_BLAS else 5.0)
+"""
+
+
+def test_no_loop_waits_for_scipy_and_a_programs_own_dot_still_has_it(tmp_path: Path) -> None:
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": ":".join(sys.path), "NUMBA_CACHE_DIR": str(tmp_path)},
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.split() == ["False", "5.0"]
+
+
+def test_numba_is_told_truly_whether_scipy_is_there() -> None:
+    from numba.np import arraymath
+
+    from tracekit import jit
+
+    jit.start()
+    assert (importlib.util.find_spec("scipy") is not None) == arraymath._HAVE_BLAS

@@ -1,0 +1,83 @@
+"""A second process, which says what was saved where the captured one ends without a word: killed, or crashed.
+
+It runs as a script of its own, without tracekit's packages, beside the profile and not after it.
+"""
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_POLL_S = 0.2  # where the system has no descriptors of processes
+_SAID = (
+    "tracekit: the process ended before its trace was written (it was killed, or crashed): nothing was saved, because "
+    "the profiler keeps a trace in memory up to its end. --for 2s or --steps 5 write it while the script runs."
+)
+
+
+class SuddenEnd:
+    """Says on stderr that this process is gone, from `watch` until `avert`."""
+
+    def __init__(self) -> None:
+        self._averted: int | None = None
+
+    def watch(self, draft: Path) -> None:
+        """Start the second process, which removes `draft` too; it is no child of this one, for a program may wait for
+        any child of its own."""
+        with suppress(OSError, subprocess.SubprocessError):  # without it the capture says one line less
+            read, self._averted = os.pipe()
+            try:
+                subprocess.run(
+                    [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(read), os.fspath(draft)],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(read,), cwd="/", timeout=10,
+                )  # fmt: skip
+            finally:
+                os.close(read)
+
+    def avert(self) -> None:
+        """The trace is written, or why it is not has been said."""
+        if self._averted is not None:
+            with suppress(OSError):  # the second process was ended, too
+                os.write(self._averted, b".")
+            with suppress(OSError):
+                os.close(self._averted)
+            self._averted = None
+
+
+def _watch(pid: int, averted: int, draft: str) -> None:
+    os.setsid()  # signals of the terminal are not for it
+    if _is_gone(pid, averted):
+        shutil.rmtree(draft, ignore_errors=True)
+        with suppress(OSError, ValueError):
+            os.write(2, f"{_SAID}\n".encode())
+
+
+def _is_gone(pid: int, averted: int) -> bool:
+    """Whether the process `pid` ends before a byte comes from `averted`."""
+    try:
+        process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except ProcessLookupError:
+        return True
+    while True:
+        # A fork of the process may hold the pipe open, so that its end alone tells nothing.
+        ready, _, _ = select.select([averted, *([] if process is None else [process])], [], [], _POLL_S)
+        if averted in ready and os.read(averted, 1):
+            return False
+        if process is not None:
+            if process in ready:
+                return True
+        else:
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return True
+        if averted in ready:
+            time.sleep(_POLL_S)  # the pipe is closed, the process not gone yet
+
+
+if __name__ == "__main__" and os.fork() == 0:
+    _watch(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,83 @@
+"""The directory that `nsys export --type parquetdir` writes: each table of the SQLite export as a file of Parquet.
+
+Tables and columns are called as in SQLite, of all versions that were compared; so they are put into a database in
+memory, which is read as one from a file is. Tables of samples, system calls and counters, which no reader asks for and
+which may be the largest, are left out.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tracekit.errors import TraceError
+from tracekit.readers.content import Content
+
+STRINGS = "StringIds"
+SUFFIX = ".parquet"
+_UNUSED = re.compile(r"(OSRT|SCHED|SAMPLING|COMPOSITE|GPU_METRICS|GENERIC|NET_|NIC_|PERF|ETW|FTRACE|SYSCALL)\w*")
+_ROWS_AT_ONCE = 1 << 16
+
+
+def is_export(content: Content, sure: bool) -> bool:
+    """Whether a file is the table of strings of such a directory, which stands for all; any table beside it if the user
+    named the file (`sure`)."""
+    path = content.path
+    is_table = content.head.startswith(b"PAR1") and path.suffix == SUFFIX
+    return is_table and (path.stem == STRINGS or (sure and path.with_name(STRINGS + SUFFIX).is_file()))
+
+
+def tables(path: Path) -> list[Path]:
+    """The tables that are read of the directory of `path`, which is one of them."""
+    files = sorted(path.parent.glob(f"*{SUFFIX}"))
+    return [file for file in files if re.fullmatch(r"\w+", file.stem) and not _UNUSED.fullmatch(file.stem)]
+
+
+def database(path: Path) -> sqlite3.Connection:
+    """The tables of the directory of `path`, which is one of them, in memory. Raises TraceError if one is broken."""
+    connection = sqlite3.connect(":memory:")
+    for file in tables(path):
+        try:
+            _add(connection, file)
+        except (pa.ArrowException, OSError) as error:
+            connection.close()
+            reason = str(error).partition("\n")[0].rstrip(".")
+            raise TraceError(
+                f"{file} cannot be read: {reason}. Export the report again with `nsys export --type parquetdir`."
+            ) from None
+    return connection
+
+
+def _add(connection: sqlite3.Connection, file: Path) -> None:
+    """Add the table in `file`; columns of lists, which SQLite's exports have none of, are left out."""
+    with pq.ParquetFile(file) as table:
+        names = [field.name for field in table.schema_arrow if not pa.types.is_nested(field.type)]
+        if not names:
+            return
+        columns = ", ".join(
+            f'"{name}" INTEGER PRIMARY KEY' if name == "id" and file.stem == STRINGS else f'"{name}"' for name in names
+        )
+        connection.execute(f'CREATE TABLE "{file.stem}" ({columns})')
+        statement = f'INSERT OR IGNORE INTO "{file.stem}" VALUES ({", ".join("?" * len(names))})'
+        for batch in table.iter_batches(_ROWS_AT_ONCE, columns=names):
+            connection.executemany(statement, _cells(batch))
+
+
+def _cells(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """The rows of a batch as SQLite takes them: times as integers, and of unsigned integers the same 64 bits."""
+    columns = []
+    for column in batch.columns:
+        if pa.types.is_temporal(column.type):
+            column = column.view(pa.int64()) if column.type.bit_width == 64 else column.cast(pa.int64())
+        elif column.type == pa.uint64():
+            column = column.view(pa.int64())
+        try:
+            columns.append(column.to_pylist())
+        except UnicodeDecodeError:  # one bad byte must not cost the file
+            texts = column.cast(pa.large_binary()).to_pylist()
+            columns.append([None if text is None else text.decode("utf-8", "replace") for text in texts])
+    return zip(*columns, strict=True)

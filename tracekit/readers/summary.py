@@ -1,0 +1,296 @@
+"""Summaries: the trace of one host's file as one small file, which is read in place of the file that it was made of.
+
+A summary leaves nothing out. What makes it small, some thirtieth of an XSpace, is what a trace's columns are like: most
+are the same from row to row or grow by next to the same. So every number is the difference to that of the row before, a
+time the length of its row and the gap before it, a launch that is a span too that span's place, and a text a number
+among the texts of its column; zstd packs what is left. Whatever is computed over many hosts, and what only rows answer,
+is therefore the same from summaries as from the files: both are merged as `readers.merge` says, clocks and all.
+
+The file is a zip archive (stored, as its parts are packed) of a manifest, which stands first and tells a summary from
+other archives, of Parquet tables named after the frames of `Trace`, and of `labels.parquet`, the texts.
+"""
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from numpy.typing import NDArray
+
+from tracekit.columns import frame
+from tracekit.errors import TraceError
+from tracekit.readers.content import Content
+from tracekit.trace import FRAME_COLUMNS, HOST_WORK_COLUMNS, Trace
+from tracekit.version import __version__
+
+SUFFIX = ".tracekit.zip"
+VERSION = 1
+"""Raised when what wrote the numbers of before would be misread; a column more does not raise it."""
+
+_MANIFEST, _LABELS = "tracekit-summary.json", "labels"
+# How a zip archive begins whose first member is the manifest: the name stands behind a header of 30 bytes.
+_ZIP, _NAME_AT = b"PK\x03\x04", 30
+# Fewer different values are written once each, with their numbers.
+_MOST_VALUES, _SAMPLE = 256, 1 << 16
+_ZSTD_LEVEL = 9
+_REMEDY = "Make it again from the trace: tracekit summarise TRACE."
+# What reading a damaged file raises.
+_FAULTS = (
+    *(ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError),
+    *(zipfile.BadZipFile, pa.ArrowException, TraceError),
+)
+# What launches and spans have in common.
+_CALL = tuple(HOST_WORK_COLUMNS)
+_OTHER_TYPES = {pa.float64(): pd.Float64Dtype(), pa.bool_(): pd.BooleanDtype()}
+
+Column = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class HostTrace:
+    """What one file of a run holds: its `trace`, as its reader gives it, and what is known of it besides.
+
+    `world_size`: how many ranks its job had, None where the file does not say. `capture`: what `capture.json` beside it
+    says, and `notes` what was chosen or skipped to find it; both only of a summary, as a run tells them of all files.
+    """
+
+    trace: Trace
+    world_size: int | None = None
+    capture: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def is_summary(content: Content, sure: bool) -> bool:
+    """Whether a file is a summary."""
+    return content.head.startswith(_ZIP) and content.head[_NAME_AT:].startswith(_MANIFEST.encode())
+
+
+def write(host: HostTrace, path: Path) -> None:
+    """Write the summary of a host's trace to `path`."""
+    trace = host.trace
+    tables: dict[str, pa.Table] = {}
+    steps: dict[str, dict[str, int]] = {}
+    labels: list[tuple[str, str, str]] = []
+    for name in FRAME_COLUMNS:
+        place = _places(trace.launches, trace.spans) if name == "launches" else None
+        if len(getattr(trace, name)):
+            tables[name], steps[name] = _packed(getattr(trace, name), place)
+        for column, values in getattr(trace, name).items():
+            if isinstance(values.dtype, pd.CategoricalDtype):
+                labels += [(name, str(column), str(label)) for label in values.cat.categories]
+    manifest = {
+        "tracekit_summary": VERSION,
+        "tracekit": __version__,
+        "source": trace.source,
+        "format": trace.format,
+        "notes": trace.notes,
+        "world_size": host.world_size,
+        "capture": host.capture,
+        "skipped": host.notes,
+        "steps": steps,
+    }
+    tables[_LABELS] = pa.table(dict(zip(("frame", "column", "label"), zip(*labels, strict=True), strict=True)))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_member(_MANIFEST), json.dumps(manifest, indent=1))
+        for name, table in tables.items():
+            archive.writestr(_member(f"{name}.parquet"), _parquet(table))
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """The member of that name, of no time: the summary of a file is always the same bytes."""
+    return zipfile.ZipInfo(name)
+
+
+def _parquet(table: pa.Table) -> bytes:
+    few = [name for name in table.column_names if len(table[name].slice(0, _SAMPLE).unique()) <= _MOST_VALUES]
+    many = [name for name in table.column_names if name not in few and pa.types.is_integer(table[name].type)]
+    buffer = BytesIO()
+    parquet.write_table(
+        table,
+        buffer,
+        compression="zstd",
+        compression_level=_ZSTD_LEVEL,
+        use_dictionary=few,
+        column_encoding=dict.fromkeys(many, "BYTE_STREAM_SPLIT"),
+        write_statistics=False,
+        store_schema=False,
+    )
+    return buffer.getvalue()
+
+
+def _places(calls: pd.DataFrame, spans: pd.DataFrame) -> Column | None:
+    """The place of each call among the spans; None where not each is one of them."""
+    keys: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for name in _CALL:
+        if isinstance(spans[name].dtype, pd.CategoricalDtype):
+            place = spans[name].cat.categories.get_indexer(calls[name].cat.categories)
+            # A text that no span has is none of theirs, nor null.
+            keys[name] = np.append(np.where(place < 0, -2, place), -1)[calls[name].cat.codes]
+            own[name] = spans[name].cat.codes.to_numpy(np.int64)
+        else:
+            keys[name], own[name] = calls[name].to_numpy(), spans[name].to_numpy()
+    first = pd.DataFrame(own).drop_duplicates().reset_index(names="place")
+    places = pd.DataFrame(keys).merge(first, on=list(_CALL), how="left")["place"]
+    return None if places.empty or places.isna().any() else places.to_numpy(np.int64)
+
+
+def _packed(table: pd.DataFrame, place: Column | None) -> tuple[pa.Table, dict[str, int]]:
+    """The columns of a frame as they are written, and the step of those whose numbers are all multiples of one.
+
+    `place` (n,): of which spans its rows repeat the columns of a call.
+    """
+    columns: dict[str, pa.Array] = {}
+    steps: dict[str, int] = {}
+
+    def add(name: str, numbers: Column, valid: Mask | None = None) -> None:
+        steps[name] = max(int(np.gcd.reduce(numbers)), 1) if len(numbers) else 1
+        columns[name] = pa.array(numbers // steps[name], mask=None if valid is None or valid.all() else ~valid)
+
+    if place is not None:
+        table = table.drop(columns=list(_CALL))
+        add("span", np.diff(place, prepend=0))
+    elif "end_ps" in table:
+        start, end = (table[name].to_numpy() for name in ("start_ps", "end_ps"))
+        table = table.drop(columns=["start_ps", "end_ps"])
+        starts, gaps = np.diff(start, prepend=0), start - np.append(0, end)[:-1]
+        add(*min(("gap_ps", gaps), ("start_ps", starts), key=lambda column: _bits(column[1])))
+        add("length_ps", end - start)
+    for name in map(str, table.columns):
+        values = table[name]
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            codes = values.cat.codes.to_numpy().astype(np.int64)
+            add(name, _differences(codes, codes >= 0), codes >= 0)
+        elif str(values.dtype).lower() == "int64":
+            valid = values.notna().to_numpy(bool)
+            add(name, _differences(values.to_numpy(np.int64, na_value=0), valid), valid)
+        else:
+            columns[name] = pa.array(values)
+    # What is null throughout takes no place, but that a frame keeps its length.
+    there = {name: column for name, column in columns.items() if column.null_count < len(column)}
+    there = there or dict([*columns.items()][: min(len(table), 1)])
+    return pa.table(there), {name: steps[name] for name in there if name in steps}
+
+
+def _bits(numbers: Column) -> float:
+    """About how many bits tell the numbers."""
+    return float(np.log2(np.abs(numbers.astype(float)) + 1).sum())
+
+
+def _differences(numbers: Column, valid: Mask) -> Column:
+    """By how much each number (n,) is more than the last valid one before it, of the first than 0."""
+    if not valid.all():
+        last = np.maximum.accumulate(np.where(valid, np.arange(len(numbers)), -1))
+        numbers = np.append(numbers, 0)[last]
+    return np.diff(numbers, prepend=0)
+
+
+def read(path: Path) -> HostTrace:
+    """What the summary at `path` was made of. Raises TraceError where it is damaged, or of a version that this one does
+    not know."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            manifest = _manifest(archive)
+            if manifest["tracekit_summary"] == VERSION:
+                return _host(archive, manifest)
+    except _FAULTS as error:
+        raise _damaged(path, error) from None
+    raise TraceError(
+        f"{path} is a summary of version {manifest['tracekit_summary']}, written by tracekit {manifest['tracekit']}; "
+        f"this is tracekit {__version__}, which reads version {VERSION}. Use that one, or summarise the trace again."
+    )
+
+
+def source_of(path: Path) -> str:
+    """The path of the trace that the summary at `path` was made of. Raises TraceError where that is no summary."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return str(_manifest(archive)["source"])
+    except _FAULTS as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> TraceError:
+    reason = str(error).rstrip(".") or type(error).__name__
+    return TraceError(f"{path} is a damaged summary: {reason}. {_REMEDY}")
+
+
+def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
+    manifest = json.loads(archive.read(_MANIFEST))
+    if not isinstance(manifest, dict) or not {"tracekit_summary", "tracekit", "source"} <= manifest.keys():
+        raise ValueError(f"{_MANIFEST} is not what tracekit writes")
+    return manifest
+
+
+def _host(archive: zipfile.ZipFile, manifest: Mapping[str, Any]) -> HostTrace:
+    texts = _table(archive, _LABELS).to_pandas()
+    labels = {key: of_column.tolist() for key, of_column in texts.groupby(["frame", "column"], sort=False)["label"]}
+    frames: dict[str, Any] = {}
+    for name, columns in FRAME_COLUMNS.items():
+        table = _table(archive, name) if name in manifest["steps"] else pa.table({})
+        texts_of = {column: labels[name, column] for column in columns if (name, column) in labels}
+        data = _unpacked(table, manifest["steps"].get(name, {}), texts_of)
+        if "span" in data:
+            data |= _calls(frames["spans"], data["span"], texts_of)
+        for column, its_texts in texts_of.items():
+            if column not in data:
+                data[column] = _text(np.full(table.num_rows, -1), its_texts)
+        frames[name] = frame(columns, data, table.num_rows)
+    trace = Trace(
+        **frames, notes=tuple(manifest["notes"]), source=str(manifest["source"]), format=str(manifest["format"])
+    )
+    return HostTrace(trace, manifest["world_size"], manifest["capture"], tuple(manifest["skipped"]))
+
+
+def _table(archive: zipfile.ZipFile, name: str) -> pa.Table:
+    # A data set, which pyarrow.parquet.read_table opens, and threads take longer than so small a table.
+    return parquet.ParquetFile(pa.BufferReader(archive.read(f"{name}.parquet"))).read(use_threads=False)
+
+
+def _text(codes: Column, texts: list[str]) -> pd.Categorical:
+    return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"))
+
+
+def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, list[str]]) -> dict[str, Any]:
+    """The columns of calls that repeat those of the spans at `place` (n,); `texts` are those of the calls."""
+    data: dict[str, Any] = {}
+    for name in _CALL:
+        values = spans[name].iloc[place]
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            own = texts.get(name, [])
+            place_of = pd.Index(own, dtype="str").get_indexer(values.cat.categories)
+            data[name] = _text(np.append(place_of, -1)[values.cat.codes], own)
+        else:
+            data[name] = values.to_numpy()
+    return data
+
+
+def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, list[str]]) -> dict[str, Any]:
+    """The columns of a frame from what `_packed` made of them; `texts` are those of its columns of texts."""
+    data: dict[str, Any] = {}
+    for name in table.column_names:
+        column = table[name].combine_chunks()
+        if name not in steps:
+            data[name] = table.select([name]).to_pandas(types_mapper=_OTHER_TYPES.get)[name]
+            continue
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        numbers = column.fill_null(0).to_numpy() * np.int64(steps[name])
+        if name not in ("gap_ps", "length_ps"):
+            numbers = np.cumsum(numbers)
+        if name in texts:
+            data[name] = _text(np.where(null, -1, numbers), texts[name])
+        else:
+            data[name] = pd.arrays.IntegerArray(np.where(null, 0, numbers), null) if null.any() else numbers
+    if "gap_ps" in data:
+        data["start_ps"] = np.cumsum(data["gap_ps"] + data["length_ps"]) - data["length_ps"]
+    if "length_ps" in data:
+        data["end_ps"] = data["start_ps"] + data["length_ps"]
+    return data

@@ -1,0 +1,237 @@
+"""Many devices as the report shows them: who holds up the others, who is unlike the others, and distributions where a
+list of all devices would not be read."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from tracekit.analysis.fleet import FEW, Fleet
+from tracekit.columns import records
+from tracekit.report.section import (
+    MOST_ROWS,
+    WORDS,
+    AtLeast,
+    Cell,
+    Column,
+    Field,
+    Instant,
+    Missing,
+    Section,
+    Table,
+    Unit,
+    plain,
+    table_of,
+)
+from tracekit.units import percent, quantity, time
+
+_BRIEF = 5
+# Ranks that differ which are named, and rows of each list in summary.json.
+_NAMED, _MOST_DATA = 3, 100
+_MEASURES = {"compute_ps": "compute", "exposed_collective_ps": "exposed comm.", "idle_ps": "idle"}
+_QUANTILES = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
+
+
+def section(fleet: Fleet, why_unknown: str = "") -> Section:
+    """The ranks in a few sentences, the stragglers and the hosts by what they cost; `why_unknown` says why nothing is
+    known of waiting."""
+    ranks, hosts = fleet.ranks, fleet.hosts
+    on_hosts = f" on {quantity(len(hosts), 'host')}" if len(hosts) > 1 else ""
+    size = f"{quantity(len(ranks), 'device')}{on_hosts}"
+    lengths = ranks["step_ps"].dropna()
+    steps = f"no steps: {fleet.lacking}"
+    if len(lengths):
+        steps = f"median step {time(int(lengths.median()))} ({time(int(lengths.min()))} to {time(int(lengths.max()))})"
+    sentences = [f"{size}; {steps.rstrip('.')}.", *_stragglers(fleet, why_unknown), *_unlike(ranks), *_drawn(fleet)]
+    tables = [_costs(fleet.stragglers)] if len(fleet.stragglers) else []
+    tables += [_hosts(hosts)] if len(hosts) > 1 else []
+    return Section("fleet", "Fleet", tuple(sentences), tables=tuple(tables), data=_data(fleet), share=0.0)
+
+
+def _stragglers(fleet: Fleet, why_unknown: str) -> list[str]:
+    stragglers = fleet.stragglers
+    habitual = stragglers[stragglers["straggler"]]
+    if fleet.ranks["cost_ps"].isna().all():
+        return [f"Whom the others waited for is not known: {why_unknown}"] if why_unknown else []
+    if not len(habitual):
+        return ["No straggler: no device was last often enough, and at enough cost, to count."]
+    first = records(habitual.head(1))[0]
+    more = [str(device) for device in habitual["device"][1:_NAMED]]
+    rest = f"; then come {', '.join(more)}" if more else ""
+    rest += f" and {quantity(len(habitual) - 1 - len(more), 'more straggler')}" if len(habitual) > _NAMED else ""
+    return [
+        f"Costliest straggler: {first['device']}, last in {first['last']} of {first['collectives']} collectives; "
+        f"together, the others waited {time(first['cost_ps'])} for it{rest}."
+    ]
+
+
+def _unlike(ranks: pd.DataFrame) -> list[str]:
+    unlike = ranks[ranks["differs_in"].notna()]
+    if not len(unlike):
+        return ["No outlier: the devices' shares of compute, exposed communication and idle time are alike."]
+    far = unlike.loc[unlike["differs_by"].abs().sort_values(ascending=False, kind="stable").index]
+    named = [
+        f"{row['device']} ({_MEASURES[row['differs_in']]} {percent(abs(row['differs_by']))} of its window "
+        f"{'above' if row['differs_by'] > 0 else 'below'} the median)"
+        for row in records(far.head(_NAMED))
+    ]
+    rest = f" and {len(far) - _NAMED} more" if len(far) > _NAMED else ""
+    return [f"{quantity(len(far), 'outlier')}: {', '.join(named)}{rest}."]
+
+
+def _drawn(fleet: Fleet) -> list[str]:
+    drawn = fleet.ranks[fleet.ranks["role"].notna()]
+    words = {"least": "least compute", "most": "most compute"}
+    names = [f"{row['device']} ({words.get(row['role'], row['role'])})" for row in records(drawn)]
+    return [f"Drawn for all devices: {', '.join(names)}."]
+
+
+def _costs(stragglers: pd.DataFrame) -> Table:
+    return table_of(
+        stragglers.head(MOST_ROWS),
+        "fleet.stragglers",
+        "Stragglers by the time that the others waited for them",
+        [
+            Field("device", Unit.DEVICE, "device"),
+            Field("host", Unit.NAME, lambda row: row["host"] or None),
+            Field("cost to others", Unit.TIME, "cost_ps"),
+            Field("last in", Unit.COUNT, "last"),
+            Field("of", Unit.COUNT, "collectives"),
+            Field("compute", Unit.TIME, "compute_ps"),
+            Field("exposed comm.", Unit.TIME, "exposed_collective_ps"),
+            Field("idle", Unit.TIME, "idle_ps"),
+        ],
+        _BRIEF,
+    )
+
+
+def _hosts(hosts: pd.DataFrame) -> Table:
+    def share(name: str) -> Any:
+        return lambda row: row[name] / row["window_ps"] if row["window_ps"] else None
+
+    costliest = hosts.sort_values("cost_ps", ascending=False, kind="stable", na_position="last")
+    return table_of(
+        costliest.head(MOST_ROWS),
+        "fleet.hosts",
+        "Hosts, costliest first" if hosts["cost_ps"].notna().any() else "Hosts",
+        [
+            Field("host", Unit.NAME, "host"),
+            Field("devices", Unit.COUNT, "devices"),
+            Field("cost to others", Unit.TIME, "cost_ps"),
+            Field("median step", Unit.TIME, "step_ps"),
+            Field("busy", Unit.RATIO, share("busy_ps")),
+            Field("exposed comm.", Unit.RATIO, share("exposed_collective_ps")),
+            Field("idle", Unit.RATIO, share("idle_ps")),
+        ],
+        _BRIEF,
+    )
+
+
+def _data(fleet: Fleet) -> dict[str, Any]:
+    ranks = fleet.ranks
+    unlike = ranks[ranks["differs_in"].notna()]
+    far = unlike.loc[unlike["differs_by"].abs().sort_values(ascending=False, kind="stable").index]
+    distributions = []
+    for name in ("step_ps", "busy_ps", "compute_ps", "exposed_collective_ps", "idle_ps", "cost_ps"):
+        there = ranks[ranks[name].notna()].sort_values(name, kind="stable")
+        values, devices = there[name].tolist(), there["device"].tolist()
+        if values:
+            its = {words: int(values[_place(len(values), share)]) for words, share in _QUANTILES.items()}
+            distributions.append(
+                {"what": name, "devices": len(values), **its, "least": devices[0], "most": devices[-1]}
+            )
+    return {
+        "devices": len(ranks),
+        "hosts": len(fleet.hosts),
+        "steps": int(fleet.bins["steps"].sum()),
+        "distributions": distributions,
+        "stragglers_found": len(fleet.stragglers),
+        "stragglers": plain(fleet.stragglers.head(_MOST_DATA)),
+        "outliers_found": len(unlike),
+        "outliers": plain(far.head(_MOST_DATA)),
+        "drawn": plain(ranks[ranks["role"].notna()]),
+        "by_host": plain(fleet.hosts.sort_values("cost_ps", ascending=False, kind="stable").head(_MOST_DATA)),
+    }
+
+
+def _place(number: int, share: float) -> int:
+    """The place, among so many sorted values, of the smallest that at least this share of them do not exceed."""
+    return max(-int(-share * number // 1), 1) - 1
+
+
+def condensed(its: Section) -> Section:
+    """A section with distributions in place of tables of more than FEW devices."""
+    return replace(its, tables=tuple(map(distribution, its.tables)))
+
+
+def distribution(table: Table) -> Table:
+    """The least, the median, the 95th percentile and the largest value of each column of figures, in place of the rows
+    of more than FEW devices; tables of fewer devices, and of single events, stay as they are.
+
+    All rows with the same words count as one group. The median and the percentile are values that occur, the lower one
+    where two are in the middle.
+    """
+    at = next((place for place, column in enumerate(table.columns) if column.unit == Unit.DEVICE), None)
+    if at is None or any(isinstance(cell, Instant) for row in table.rows for cell in row):
+        return table
+    words = [place for place, column in enumerate(table.columns) if column.unit in WORDS and place != at]
+    groups: dict[tuple[Cell, ...], list[int]] = {}
+    for number, row in enumerate(table.rows):
+        groups.setdefault(tuple(row[place] for place in words), []).append(number)
+    # A list in which each row is of something else, which has a device, stays one.
+    if any(len({table.rows[row][at] for row in rows}) < len(rows) for rows in groups.values()) or (
+        len(table.rows) <= FEW * len(groups)
+    ):
+        return table
+    rows: list[tuple[Cell, ...]] = []
+    brief: list[int] = []
+    for members in groups.values():
+        start, its = len(rows), [table.rows[row] for row in members]
+        rows += _quantiles(its, at, words)
+        brief += [*range(start, len(rows))] if {*members} & {*table.brief} else []
+    most = max(map(len, groups.values()))
+    columns = list(table.columns)
+    columns[at] = Column(f"of {most:,} devices", Unit.TEXT)
+    extremes = _extremes(table, at) if len(groups) == 1 else ""
+    return replace(
+        table,
+        columns=tuple(columns),
+        rows=tuple(rows),
+        brief=tuple(brief),
+        about=" ".join(filter(None, [table.about, extremes])),
+        extract=extremes if brief else "",
+    )
+
+
+def _quantiles(rows: Sequence[tuple[Cell, ...]], at: int, words: Sequence[int]) -> list[tuple[Cell, ...]]:
+    """One row for each of _QUANTILES over `rows`, which are alike in their `words`."""
+    columns: list[list[Cell]] = []
+    for place, cells in enumerate(zip(*rows, strict=True)):
+        if place == at:
+            columns.append([*_QUANTILES])
+        elif place in words:
+            columns.append([cells[0]] * len(_QUANTILES))
+        else:
+            values = sorted(cell.value if isinstance(cell, AtLeast) else cell for cell in cells if _is_figure(cell))
+            unknown = Missing("it is known of no device")
+            columns.append([values[_place(len(values), q)] if values else unknown for q in _QUANTILES.values()])
+    return [*zip(*columns, strict=True)]
+
+
+def _is_figure(cell: Cell) -> bool:
+    return isinstance(cell, int | float | AtLeast)
+
+
+def _extremes(table: Table, at: int) -> str:
+    """On which device each of the first figures is largest."""
+    found: dict[str, list[str]] = {}
+    for place, column in enumerate(table.columns):
+        known = [row for row in table.rows if isinstance(row[place], int | float)]
+        # A column called "of" belongs to the one before it.
+        if column.unit in WORDS or column.head == "of" or not known or len({row[place] for row in known}) == 1:
+            continue
+        most = max(known, key=lambda row: row[place])  # type: ignore[arg-type, return-value]  # figures, as said above
+        found.setdefault(str(most[at]), []).append(column.head)
+    words = [f"{', '.join(heads)} on {device}" for device, heads in [*found.items()][: _NAMED + 1]]
+    return f"Largest: {'; '.join(words)}." if words else ""
