@@ -286,6 +286,8 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
     for clock in summary["trace"]["clocks"]:  # schema 1 knew no drift
         assert clock.pop("drift_ppm") is None
     assert summary["trace"].pop("commit") is None  # nor commits
+    ended = summary["steps"]["by_device"] if summary["steps"] else []
+    assert {row.pop("last_end_ps") for row in ended} <= {None}  # nor when a device ended a step
     path = saved["critical_path"] or {"edges": [], "what_if": [], "step_what_if": []}
     for row in [*path.get("steps", []), *path["what_if"]]:  # schema 1 had replays that left out what nothing explains
         for key in ("replayed_ps", "error_ratio", "without_ps"):

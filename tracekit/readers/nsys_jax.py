@@ -39,13 +39,13 @@ from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.host_calls import step_number
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.ranks import xla_device
 
 SUFFIXES = (".zip",)
 _TRACE, _THREADS, _DEVICES = "nvtx_gpu_proj_trace/trace.parquet", "thread-metadata.parquet", "device-metadata.parquet"
 _PS_PER_NS = 1000
 _THUNK = re.compile(r"Thunk:#.*\bhlo_op=([^,#]+)")
 _MODULE = re.compile(r"XlaModule:#.*\bhlo_module=([^,#]+)(?:,program_id=(\d+))?")
-_DEVICE = re.compile(r"^Xla(?:Launcher)?:#global=(\d+),local=\d+,process=(\d+)")
 _PROTO = re.compile(r"(?:^|/)dump/module_(\d+)\.[^/]*after_optimizations\.hlo\.pb(?:\.xz)?$")
 # What the columns are called in versions of Nsight Systems since 2024.5.
 _NEWER = {
@@ -133,7 +133,7 @@ class _Process:
         )
         self.facts = _table(archive, _DEVICES) if _DEVICES in have else pd.DataFrame()
         names = [*self.threads["Name"].dropna().astype(str), *self.cuda_devices.values()]
-        own = [(int(match[1]), int(match[2])) for name in names if (match := _DEVICE.match(name))]
+        own = [device for name in names if (device := xla_device(name))]
         self.first_device, process = min(own, default=(0, None))
         self.host = path.name.removesuffix(".zip") if process is None else f"process{process}"
 
@@ -259,9 +259,9 @@ class _Process:
     def _device_numbers(self, rows: pd.DataFrame) -> list[int]:
         """JAX's number of the device of each row, by the thread that launched it."""
         of_thread = {
-            key: int(match[1])
+            key: device[0]
             for key, name in self.threads["Name"].dropna().astype(str).items()
-            if (match := _DEVICE.match(name))
+            if (device := xla_device(name))
         }
         threads = zip(rows["PID"].tolist(), rows["TID"].tolist(), strict=True)
         return [of_thread.get(thread, self.first_device) for thread in threads]
@@ -269,7 +269,7 @@ class _Process:
     def _device_facts(self, devices: Sequence[str]) -> pd.DataFrame:
         """What the archive tells of each device that worked (DEVICE_COLUMNS)."""
         gpu_of: Mapping[str, Any] = {
-            f"gpu:{match[1]}": cuda for cuda, name in self.cuda_devices.items() if (match := _DEVICE.match(name))
+            f"gpu:{device[0]}": cuda for cuda, name in self.cuda_devices.items() if (device := xla_device(name))
         }
 
         def fact(device: str, column: str) -> Any:

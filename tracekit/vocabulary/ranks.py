@@ -16,6 +16,8 @@ _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 # allocation, not of the job.
 _SIZES = "WORLD_SIZE|OMPI_COMM_WORLD_SIZE|PMI_SIZE|MV2_COMM_WORLD_SIZE|SLURM_STEP_NUM_TASKS"
 _VARIABLE = re.compile(rf'(?:^|;)(?:{_SIZES})="?(\d{{1,7}})"?(?=;|$)')
+# What XLA calls a GPU, and the thread that launches on it, for Nsight Systems.
+_XLA_DEVICE = re.compile(r"Xla(?:Launcher)?:#global=(\d+),local=\d+,process=(\d+)")
 _SPELT = {"w": "worker", "proc": "process"}
 
 
@@ -36,6 +38,12 @@ def is_part_of_run(directory: str) -> bool:
 def world_sizes(environment: str) -> list[int]:
     """How many ranks the job has, by each variable that tells it, of an environment such as `A=1;WORLD_SIZE=8`."""
     return [int(size) for size in _VARIABLE.findall(environment)]
+
+
+def xla_device(name: str) -> tuple[int, int] | None:
+    """The number of the device and of its process in the job, of a thread or device that XLA named; else None."""
+    match = _XLA_DEVICE.match(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _words(name: str) -> str:

@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 
 import html5lib
+import pandas as pd
 import pytest
 
 from tests.report.html.pages import HOSTILE, NAMES, report, table, tree, value, values, within, words
@@ -159,7 +160,18 @@ def of(cell, unit: Unit):
     return " ".join(cell.split()) or "(no name)" * (unit in (Unit.NAME, Unit.DEVICE)) if isinstance(cell, str) else cell
 
 
-@pytest.mark.parametrize("name", FIGURES)
+def test_of_many_devices_the_page_has_the_distribution_of_their_cells():
+    head, rows = table(within(tree("many"), "time"), "Time of each device; its eight cells add up to the window")
+    assert head == ["of 40 devices", "window", "busy", *CELL_WORDS.values()]
+    devices = pd.DataFrame([device["partition"] | device for device in report("many").summary()["devices"]])
+    of_each = devices[["window_ps", "busy_ps", *CELL_WORDS]].astype("int64")
+    assert [[words(row[0]), *map(value, row[1:])] for row in rows] == [
+        [name, *of_each.quantile(share, interpolation="lower").tolist()]
+        for name, share in {"min": 0, "median": 0.5, "p95": 0.95, "max": 1}.items()
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if name != "many"])
 def test_the_cells_of_every_device_are_those_of_the_summary_and_sum_to_the_window(name):
     summary = report(name).summary()
     head, rows = table(within(tree(name), "time"), "Time of each device; its eight cells add up to the window")
@@ -390,12 +402,12 @@ def test_a_page_without_a_timeline_has_every_time_and_no_link_that_leads_nowhere
     assert [value(row[1]) for row in rows] == [gap["start_ps"] - zero for gap in gaps]
 
 
-def test_long_tables_are_folded_with_every_row_kept():
+def test_long_lists_are_folded_with_every_row_kept():
     section = within(tree("many"), "time")
     folds = section.findall("details")
     assert [words(fold.find("summary")) for fold in folds] == [
         "All 40",
-        "Exact figures: Time of each device; its eight cells add up to the window (40 rows)",
+        "Exact figures: Time of each device; its eight cells add up to the window (4 rows)",
     ]
     assert len(folds[0].findall("ul/li")) == 40
     idlest = [words(item.find("span")) for item in section.find("ul[@class='bars']")]

@@ -86,7 +86,7 @@ def read(
         EVENT_COLUMNS,
         {
             "host": constant(host, len(at)),
-            "device": constant(DEVICE, len(at)),
+            "device": constant(DEVICE, len(at)).remove_unused_categories(),
             "lane": lanes[at].remove_unused_categories(),
             **kinds.columns(classifications, which),
             "name": names,

@@ -33,7 +33,6 @@ MISSING = -(2**63)
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100
-_STRINGS = "StringIds"
 _IDS_AT_ONCE = 10_000
 _ROWS_AT_ONCE = 1 << 18
 _NOTHING = np.zeros(0, np.int64)
@@ -111,8 +110,8 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
         tables = _tables(path, connection)
         limits, lost = _limits(connection, tables) if is_damaged else ({}, [])
         readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0}
-        if _STRINGS not in readable:
-            raise TraceError(f"{path} is a corrupt SQLite database: {_STRINGS} cannot be read. {_AGAIN}")
+        if parquet_export.STRINGS not in readable:
+            raise TraceError(f"{path} is a corrupt SQLite database: {parquet_export.STRINGS} cannot be read. {_AGAIN}")
         source = path.parent.with_name(path.parent.name.removesuffix("_pqtdir")) if is_parquet else path
         yield Export(source, connection, readable, limits, [*lost, *_views(connection)])
     except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -200,7 +199,7 @@ def _tables(path: Path, connection: sqlite3.Connection) -> dict[str, frozenset[s
         tables.setdefault(table.decode("utf-8", "replace"), set()).add(column.decode("utf-8", "replace"))
     if "StringTable" in tables and any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in tables):
         raise TraceError(f"{path} is a profile of nvprof, not an Nsight Systems export. Profile with nsys instead.")
-    if _STRINGS not in tables:
+    if parquet_export.STRINGS not in tables:
         names = ", ".join(sorted(tables)[:4]) or "none"
         raise TraceError(
             f"{path} is an SQLite database, but not an Nsight Systems export (its tables: {names}). "
@@ -289,15 +288,17 @@ def _select(export: Export, what: str, table: str, where: str, after: str = "") 
 def strings(export: Export, ids: NDArray[np.int64]) -> dict[int, str]:
     """The texts of the string ids that exist among `ids`; of millions of strings only those are read."""
     wanted_ids = np.sort(pd.unique(ids[ids != MISSING])).tolist()
-    limit = f" AND rowid <= {export.limits[_STRINGS]}" if _STRINGS in export.limits else ""
+    limit = f" AND rowid <= {export.limits[parquet_export.STRINGS]}" if parquet_export.STRINGS in export.limits else ""
     texts_by_id: dict[int, str] = {}
     for at in range(0, len(wanted_ids), _IDS_AT_ONCE):
         chunk = ",".join(map(str, wanted_ids[at : at + _IDS_AT_ONCE]))
-        for key, value in export.connection.execute(f"SELECT id, value FROM {_STRINGS} WHERE id IN ({chunk}){limit}"):
+        for key, value in export.connection.execute(
+            f"SELECT id, value FROM {parquet_export.STRINGS} WHERE id IN ({chunk}){limit}"
+        ):
             texts_by_id[key] = decoded(value) or ""
     missing = len(wanted_ids) - len(texts_by_id)
     if missing > 0:
-        evidence = f"{_STRINGS} lacks {missing:,} of the {len(wanted_ids):,} names that events have"
+        evidence = f"{parquet_export.STRINGS} lacks {missing:,} of the {len(wanted_ids):,} names that events have"
         export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
     return texts_by_id
 
