@@ -247,7 +247,7 @@ def test_every_key_of_a_saved_summary_is_documented_by_its_place(name, tmp_path)
 
 def test_every_column_of_the_tables_is_defined_in_the_docs():
     docs = Path(__file__).parents[2] / "docs"
-    pages = "".join((docs / name).read_text("utf-8") for name in ("concepts.md", "columns.md"))
+    pages = "".join((docs / name).read_text("utf-8") for name in ("concepts.md", "columns.md", "fleet.md"))
     words = set(re.findall(r"`([^`]+)`", pages))
     sources = [path.read_text("utf-8") for path in Path(sections.__file__).parent.glob("*.py")]
     heads = {head for source in sources for head in re.findall(r'(?:Column|Field)\(f?"([^"{]+)"', source)}

@@ -190,7 +190,7 @@ def test_small_operations_are_a_thousand_programs_or_one(captured):
 
 
 def test_an_order_by_hand_keeps_two_devices_apart(captured):
-    traced = captured("scheduling.py", "--size", "64", "--products", "400")
+    traced = captured("scheduling.py", "--size", "128", "--products", "400")  # arms longer than a time slice
     assert traced.together_ps("by hand", "cpu:0", "cpu:1") == 0
     assert traced.together_ps("asynchronous", "cpu:0", "cpu:1") > 0
     assert traced.count("asynchronous", kind="memcpy") == {2}  # there and back
