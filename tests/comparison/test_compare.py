@@ -18,7 +18,7 @@ from tracekit.analysis.top_ops import OPERATION_COLUMNS
 from tracekit.columns import frame
 from tracekit.comparison import words
 from tracekit.comparison.comparison import shares_of
-from tracekit.comparison.faces import markdown, show, write_comparison
+from tracekit.comparison.faces import markdown, page, show, write_comparison
 from tracekit.comparison.figure import steps_of
 from tracekit.comparison.operations import FAMILY, NAME, OPERATOR, pair
 from tracekit.comparison.sides import captures
@@ -177,6 +177,8 @@ def test_a_trace_against_itself_is_said_to_be_the_same():
     text = StringIO()
     show(its, Console(file=text, width=100), full=True)
     assert text.getvalue().splitlines()[1:] == ["A: stepped-cpu", "B: stepped-cpu", ""]  # and nothing of a difference
+    assert "|" not in markdown(its)
+    assert "<table" not in page(its)
 
 
 def test_runs_of_one_directory_that_are_named_one_by_one_are_told_apart(tmp_path):

@@ -73,12 +73,14 @@ def markdown(comparison: Comparison, figure: str | None = None) -> str:
     """The comparison as Markdown; `figure` is the file name of its picture, where it stands beside it."""
     lines = [f"# {escaped(comparison.headline)}", ""]
     lines += [f"* **{side.name}**: {escaped(words.sources(side.sources))}" for side in (comparison.a, comparison.b)]
-    lines += ["", *(f"> {escaped(caution.sentence)}\n" for caution in comparison.cautions)]
+    scopes = () if comparison.is_same else comparison.scopes  # as the headline says
+    cautions = () if comparison.is_same else comparison.cautions
+    lines += ["", *(f"> {escaped(caution.sentence)}\n" for caution in cautions)]
     if figure:
         lines += [f"![{_ALT}]({figure})", ""]
-    if (each := words.verdicts(comparison.scopes)) is not None:
+    if (each := words.verdicts(scopes)) is not None:
         lines += table_lines(each, "##", _ZERO)
-    for scope in comparison.scopes:
+    for scope in scopes:
         lines += [f"## {escaped(words.title(scope))}", ""]
         lines += [f"* {escaped(line)}" for line in (*words.sentences(scope), *scope.notes)] + [""]
         for its in words.tables(scope):
@@ -91,11 +93,12 @@ def markdown(comparison: Comparison, figure: str | None = None) -> str:
 def page(comparison: Comparison, pictures: tuple[bytes, bytes] | None = None) -> str:
     """The comparison as one HTML page that needs nothing else; `pictures` are its figure as SVG, on light and on dark
     ground."""
-    sections = [_opening(comparison), *(_section(scope, at) for at, scope in enumerate(comparison.scopes))]
+    scopes = () if comparison.is_same else comparison.scopes  # as the headline says
+    sections = [_opening(comparison), *(_section(scope, at) for at, scope in enumerate(scopes))]
     if pictures:
         sections.insert(1, tag("section", picture(*pictures, _ALT), id="picture", aria_label="Picture"))
     places = [("verdict", "Verdict"), *([("picture", "Picture")] if pictures else [])]
-    places += [(f"scope-{at}", scope.label) for at, scope in enumerate(comparison.scopes)]
+    places += [(f"scope-{at}", scope.label) for at, scope in enumerate(scopes)]
     sides = {side.name: name(words.sources(side.sources), longest=120) for side in (comparison.a, comparison.b)}
     return document(
         comparison.headline,
@@ -108,6 +111,9 @@ def page(comparison: Comparison, pictures: tuple[bytes, bytes] | None = None) ->
 
 
 def _opening(comparison: Comparison) -> Markup:
+    if comparison.is_same:
+        nothing = "Every difference is zero; no scope is shown."
+        return tag("section", tag("h2", "Verdict"), tag("p", nothing), id="verdict")
     cautions = [tag("p", prose(caution.sentence), class_="caution") for caution in comparison.cautions]
     each = words.verdicts(comparison.scopes)
     missing = f"Not compared: {'; '.join(comparison.missing)}." if comparison.missing else ""

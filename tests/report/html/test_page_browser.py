@@ -201,7 +201,7 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(open_shared):
             break
         stops += [at] if at else []
     assert stops == expected
-    assert "Skip to the verdict" in stops[0]
+    assert "Skip to the content" in stops[0]
 
 
 def test_only_a_table_that_scrolls_is_a_stop_of_the_keyboard(open_report):
