@@ -139,6 +139,16 @@ def test_other_archives_and_broken_ones_are_one_sentence(tmp_path):
         read(tmp_path / "damaged.zip")
 
 
+def test_ranges_around_each_other_are_around_no_program(tmp_path):
+    ranges = [
+        ("TSL:Thunk:#hlo_op=dot#", 2010, 10, 1820, 2, 4, 8),
+        ("a", 2000, 90, 1800, 90, 8, 9),
+        ("b", 2000, 90, 1800, 90, 9, 8),
+    ]
+    trace = read(archive(tmp_path / "a.zip", table(ranges)))
+    assert rows(trace.events, "name", "hlo_module", "run_id") == [["dot", None, None]]
+
+
 @traces.needs_real
 def test_two_processes_with_clocks_far_apart_have_the_figures_of_an_independent_sweep(tmp_path):
     name = "not-read-today/jaxtoolbox_pax_fsdp4_4proc_proc0+1"

@@ -44,6 +44,7 @@ from tracekit.vocabulary.ranks import xla_device
 SUFFIXES = (".zip",)
 _TRACE, _THREADS, _DEVICES = "nvtx_gpu_proj_trace/trace.parquet", "thread-metadata.parquet", "device-metadata.parquet"
 _PS_PER_NS = 1000
+_DEEPEST = 1000  # ranges of NVTX are not nested deeper than the calls of a program
 _THUNK = re.compile(r"Thunk:#.*\bhlo_op=([^,#]+)")
 _MODULE = re.compile(r"XlaModule:#.*\bhlo_module=([^,#]+)(?:,program_id=(\d+))?")
 _PROTO = re.compile(r"(?:^|/)dump/module_(\d+)\.[^/]*after_optimizations\.hlo\.pb(?:\.xz)?$")
@@ -312,6 +313,11 @@ def _nearest(ranges: pd.DataFrame, wanted: pd.Series, ids: pd.Index) -> Any:
     """The innermost `wanted` range around each of the ranges `ids`, null where there is none."""
     parent = ranges["ParentId"]
     found = parent.reindex(ids)
-    while (pending := found.notna() & ~wanted.reindex(found.to_numpy()).fillna(False).to_numpy(bool)).any():
+    for _ in range(_DEEPEST):
+        pending = found.notna() & ~wanted.reindex(found.to_numpy()).fillna(False).to_numpy(bool)
+        if not pending.any():
+            break
         found[pending] = parent.reindex(found[pending].to_numpy()).to_numpy()
+    else:  # ranges that are around each other
+        found[pending] = np.nan
     return pd.array(found.to_numpy(), "Int64")
