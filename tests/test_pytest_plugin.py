@@ -112,6 +112,18 @@ def test_too_few_devices_say_what_to_set(repository):
     assert "Of the 2 devices that the test asks for, only cpu:0 worked." in repository[1]
 
 
+def test_the_first_capture_starts_jax_with_the_devices_it_asks_for_unless_something_says_how_many(tmp_path):
+    (tmp_path / "test_two.py").write_text(
+        "import jax, jax.numpy as jnp\n"
+        "def both():\n    return [jax.device_put(jnp.ones(9), device) + 1 for device in jax.devices()]\n"
+        "def test_two(tracekit_capture):\n"
+        "    assert tracekit_capture(both, devices=2, repeats=1).devices == ['cpu:0', 'cpu:1']\n"
+    )
+    assert "1 passed" in (plain := run(tmp_path, "-q")).stdout, plain.stdout
+    stated = run(tmp_path, "-q", JAX_NUM_CPU_DEVICES="1").stdout
+    assert "jax has started with 1. Set tracekit_devices = 2" in stated
+
+
 def test_a_suite_that_asks_for_nothing_imports_nothing(tmp_path):
     (tmp_path / "test_plain.py").write_text(
         "import sys\ndef test_plain():\n    assert not {'jax', 'numpy', 'pandas', 'matplotlib'} & {*sys.modules}\n"

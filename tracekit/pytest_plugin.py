@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracekit.report.model import Report
 
 _DEVICES, _ARTIFACTS = "tracekit_devices", "tracekit_artifacts"
+_IN_FLAGS = "xla_force_host_platform_device_count"
 _CAPTURES: "pytest.StashKey[list[Path]]" = pytest.StashKey()
 _REASON: "pytest.StashKey[str]" = pytest.StashKey()
 
@@ -37,12 +38,18 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if not devices.isdecimal() or int(devices) < 1:
         raise pytest.UsageError(f"{_DEVICES} = {devices!r} is no number of devices: give 2, for example.")
-    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
-        return
-    if "jax" not in sys.modules:
+    if "jax" in sys.modules:
+        _start_with(int(devices))
+    elif _IN_FLAGS not in os.environ.get("XLA_FLAGS", ""):
         os.environ.setdefault("JAX_NUM_CPU_DEVICES", devices)
-    elif not _has_devices() and sys.modules["jax"].config.jax_num_cpu_devices < 0:
-        sys.modules["jax"].config.update("jax_num_cpu_devices", int(devices))
+
+
+def _start_with(devices: int) -> None:
+    """Let jax, which is imported, start with so many CPU devices, if it has not started and nothing else says how
+    many."""
+    config = sys.modules["jax"].config
+    if not _has_devices() and config.jax_num_cpu_devices < 0 and _IN_FLAGS not in os.environ.get("XLA_FLAGS", ""):
+        config.update("jax_num_cpu_devices", devices)
 
 
 def _has_devices() -> bool:
@@ -85,6 +92,8 @@ def _need(devices: int) -> None:
     """Fail where jax has fewer devices than so many, and could have more; NotMeasurable where it could not."""
     import jax
 
+    if devices > 1:  # one is what jax starts with by itself
+        _start_with(devices)
     there, backend = jax.local_device_count(), jax.default_backend()
     if there >= devices:
         return
