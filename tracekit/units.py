@@ -92,6 +92,13 @@ def percent(part: Any, whole: int = 1) -> str:
     return f"{'-' if ratio < 0 else ''}{_point(_nearest(abs(ratio) * 1000), 1)} %"
 
 
+def percent_axis(ratios: Sequence[float]) -> list[str]:
+    """The ratios at the ticks of an axis, which are round, as percentages: all with as many digits behind the point as
+    one of them needs."""
+    decimals = next((n for n in range(9) if all(abs(round(100 * it, n) - 100 * it) < 1e-9 for it in ratios)), 9)
+    return [f"{100 * ratio:.{decimals}f} %" for ratio in ratios]
+
+
 def whole_percent(ratio: float) -> str:
     """A ratio in 0..1 in whole percents, without their sign, for a narrow cell: 0 and 100 only where that is exact."""
     if ratio in (0, 1):

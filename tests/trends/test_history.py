@@ -16,8 +16,9 @@ from tracekit import TracekitError
 from tracekit.columns import records
 from tracekit.report.build import analyse
 from tracekit.report.load import load
+from tracekit.report.section import Unit
 from tracekit.trends.change_points import LEVEL, change_points, shift_interval
-from tracekit.trends.figure import figure
+from tracekit.trends.figure import _ticks, figure
 from tracekit.trends.history import history, lines, series_of
 from tracekit.trends.page import page, write_history
 
@@ -168,6 +169,20 @@ def test_of_a_value_far_from_all_others_a_triangle_stands_at_the_edge(saved):
     assert drawing.axes[0].get_ylim()[1] < 200
     drawn = [len(marks.get_offsets()) for marks in drawing.axes[0].collections]
     assert drawn == [11, 1, 0]
+
+
+def test_ticks_of_shares_that_differ_little_are_told_apart():
+    ticks = _ticks(Unit.RATIO, 0.99682, 0.99764)
+    assert [words for _, words in ticks] == ["99.700 %", "99.725 %", "99.750 %"]
+    assert [words for _, words in _ticks(Unit.RATIO, 0.0, 1.0)] == ["0 %", "25 %", "50 %", "75 %", "100 %"]
+
+
+def test_of_too_few_runs_no_face_says_that_nothing_changed(saved):
+    few = history(saved, ["wall"])
+    few = type(few)(few.table[few.table["run"].isin(few.runs[:9])], few.changes.iloc[:0])
+    assert few.headline == "9 runs: too few to tell a change of level"
+    for text in (page(few, "x"), *(each.get_text() for each in figure(few).texts)):
+        assert "no change" not in text
 
 
 def test_a_page_needs_nothing_else_and_holds_changes_runs_and_reasons(saved, tmp_path):

@@ -16,7 +16,7 @@ from tracekit.report.figures import drawing
 from tracekit.report.figures.drawing import AXIS_PX, GAP, SMALL, STYLE, WIDE, Drawing, Page, Sheet, colours_of
 from tracekit.report.section import Unit
 from tracekit.trends.history import History, Series, interval, series_of
-from tracekit.units import change, decimal, number, percent, quantity, time_scale
+from tracekit.units import change, decimal, number, percent_axis, quantity, time_scale
 
 _PANEL_PX, _TITLE_PX, _TIER_PX, _LEFT_PX, _TICKS_PX, _BETWEEN_PX = 120, 34, 26, 170, 30, 22
 _TIERS, _MOST_TICKS = 3, 4
@@ -35,9 +35,8 @@ def figure(history: History, *, theme: str = "light") -> Drawing:
     colours = colours_of(theme)
     runs = history.runs
     shown = [each for each in series_of(history) if each.rows["value"].notna().any()]
-    found = len(history.changes)
-    title = f"{quantity(len(runs), 'run')}: {quantity(found, 'change') if found else 'no change'} of level"
-    on = Sheet(title, history.about_chance if found else history.sentences[0], colours, WIDE)
+    about = history.about_chance if len(history.changes) else history.sentences[0]
+    on = Sheet(history.headline, about, colours, WIDE)
     with rc_context(STYLE):
         if not shown:
             return on.blank("No series has a value: the reasons stand with the table.")
@@ -170,7 +169,8 @@ def _ticks(unit: Unit, low: float, high: float) -> list[tuple[float, str]]:
         first = -(-max(int(low), 0) // step) * step
         return [(at, f"{decimal(at, size, decimals)} {symbol}") for at in range(first, int(high) + 1, step)]
     within = [at for at in MaxNLocator(_MOST_TICKS).tick_values(low, high) if low <= at <= high]
-    return [(at, percent(at) if unit == Unit.RATIO else number(at)) for at in within if at >= 0]
+    within = [at for at in within if at >= 0]
+    return [*zip(within, percent_axis(within) if unit == Unit.RATIO else map(number, within), strict=True)]
 
 
 def _runs_axis(page: Page, history: History, box: tuple[int, int, int, int]) -> None:

@@ -110,6 +110,14 @@ class History:
         return {run: commit or run for run, commit in zip(self.runs, self.commits, strict=True)}
 
     @property
+    def headline(self) -> str:
+        """How many changes of level there are, or that so few runs cannot tell."""
+        runs, found = quantity(len(self.runs), "run"), len(self.changes)
+        if len(self.runs) < FEWEST:
+            return f"{runs}: too few to tell a change of level"
+        return f"{runs}: {quantity(found, 'change') if found else 'no change'} of level"
+
+    @property
     def sentences(self) -> list[str]:
         """The changes in words; or that there are none, or too few runs to tell."""
         runs, series = len(self.runs), series_of(self)

@@ -27,8 +27,7 @@ _ALT = "Each measure over the runs, and where its level changed"
 
 def page(history: History, source: str, pictures: tuple[bytes, bytes] | None = None) -> str:
     """The history of the directory `source`; `pictures` are its figure as SVG, on light and on dark ground."""
-    runs, found = history.runs, len(history.changes)
-    title = f"{quantity(len(runs), 'run')}: {quantity(found, 'change') if found else 'no change'} of level"
+    runs, title = history.runs, history.headline
     sections = [("changes", "Changes", _changes(history))]
     if pictures:
         sections.append(("picture", "Picture", picture(*pictures, _ALT)))
