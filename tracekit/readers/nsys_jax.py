@@ -22,6 +22,7 @@ import pandas as pd
 
 from tracekit.columns import constant, frame
 from tracekit.errors import TraceError
+from tracekit.readers import unpacking
 from tracekit.readers.content import Content
 from tracekit.readers.hlo.costs import Costs
 from tracekit.readers.hlo.hlo_proto import DAMAGED, Program
@@ -104,8 +105,8 @@ class _Protos:
     def of(self, number: int) -> tuple[Program, Costs]:
         """The program with a number and what its ops cost; an empty one where it was not dumped, or is damaged."""
         if number not in self._read:
-            data = self.archive.read(self.names[number]) if number in self.names else b""
-            program = Program(lzma.decompress(data) if data.startswith(b"\xfd7zXZ") else data)
+            data = unpacking.member(self.archive, self.names[number]) if number in self.names else b""
+            program = Program(unpacking.unxz(data) if data.startswith(unpacking.XZ) else data)
             try:
                 _ = program.places
             except DAMAGED:
@@ -294,7 +295,7 @@ _OF_COSTS = ("source", "framework_op", "flops", "bytes_accessed")
 
 
 def _table(archive: zipfile.ZipFile, name: str) -> pd.DataFrame:
-    return pd.read_parquet(io.BytesIO(archive.read(name)))
+    return pd.read_parquet(io.BytesIO(unpacking.member(archive, name)))
 
 
 def _ranges(table: pd.DataFrame) -> pd.DataFrame:

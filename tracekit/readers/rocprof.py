@@ -8,7 +8,6 @@ include/rocprofiler-sdk/cxx/serialization of rocprofiler-sdk, 2024 to 2025. An o
 newer one.
 """
 
-import gzip
 import re
 import zlib
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from tracekit.columns import concat, constant, frame
 from tracekit.devices import natural
 from tracekit.errors import TraceError
-from tracekit.readers import nested
+from tracekit.readers import nested, unpacking
 from tracekit.readers.content import Content
 from tracekit.trace import (
     DEVICE_COLUMNS,
@@ -222,10 +221,12 @@ def read(path: Path) -> Trace:
 def _processes(path: Path) -> list[_Process]:
     """What the file at `path` holds, one for each process."""
     try:
-        data = path.read_bytes()
-        text = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+        with path.open("rb") as file:
+            packed = file.read(2) == unpacking.GZIP
+            file.seek(0)
+            text = b"".join(unpacking.gunzipped(file, path)) if packed else file.read()
         text = text.removeprefix(b"\xef\xbb\xbf")
-    except (EOFError, gzip.BadGzipFile, zlib.error):
+    except (EOFError, zlib.error):
         raise TraceError(
             f"{path} is truncated: its compressed stream ends early. Copy it again, in binary mode."
         ) from None

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from tracekit.errors import TraceError
+from tracekit.readers import unpacking
 
 NOTHING = msgspec.Raw(b"")
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding raises
@@ -36,7 +37,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 _PIECE_BYTES = 1 << 20
-_PACKED_BYTES = 1 << 12
+_LONGEST_EVENT = 16 << 20  # of bytes; what goes on without an event's end for longer holds no more of them
 _NEXT = "Give the file that the profiler itself wrote, *.json or *.json.gz."
 # What is no object is no event, but legal JSON: it costs no error.
 _EVENTS = msgspec.json.Decoder(list[Event | bool | int | float | str | list[Any] | None])
@@ -99,6 +100,7 @@ class Text:
             begin, self.keyed = key.end(), True
         text = text[begin:]
         rest: bytes | None = None
+        rests: list[bytes] = []
         for piece in pieces:
             for cut in islice(_cuts(text) if rest is None else (), 8):
                 if run := self._decode(text[:cut], whole=False, final=False):
@@ -107,17 +109,21 @@ class Text:
                     break
             text += piece
             if rest is not None:
-                rest, text = rest + text, b""
+                rests.append(text)
+                text = b""
+            elif len(text) > _LONGEST_EVENT:
+                self.cut = f"more than {_LONGEST_EVENT >> 20} MiB of it hold no event"
+                break
         if rest is None:
             run = self._last(text.rstrip(b"\0" + _BLANKS))
             yield run.events
             rest = run.rest or b""
-        self._keys(rest)
+        self._keys(b"".join([rest, *rests]))
 
     def _pieces(self) -> Iterator[bytes]:
         """The bytes of the file, unpacked, each piece at least _PIECE_BYTES long but the last."""
         with self.path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
+            packed = file.read(2) == unpacking.GZIP
             file.seek(0)
             parts: list[bytes] = []
             size = 0
@@ -131,18 +137,10 @@ class Text:
                 yield b"".join(parts)
 
     def _unpacked(self, file: BinaryIO) -> Iterator[bytes]:
-        """What the gzip members of `file` hold, in small parts, so that a stream that breaks off costs little."""
-        member = zlib.decompressobj(31)
-        while packed := member.unused_data if member.eof else file.read(_PACKED_BYTES):
-            if member.eof:
-                if not packed.startswith(b"\x1f\x8b"):
-                    return
-                member = zlib.decompressobj(31)
-            try:
-                yield member.decompress(packed)
-            except zlib.error:
-                break
-        if not member.eof:
+        """What the gzip members of `file` hold up to where they are damaged."""
+        try:
+            yield from unpacking.gunzipped(file, self.path)
+        except (zlib.error, EOFError):
             self.cut = "its compressed stream ends early"
 
     def _last(self, text: bytes) -> "_Run":

@@ -4,7 +4,6 @@ Schema: tsl/profiler/protobuf/xplane.proto; field numbers are asserted in tests 
 loops at the end are in numba's subset of Python: plain on small files, compiled on large ones.
 """
 
-import gzip
 import mmap
 import os
 import struct
@@ -28,6 +27,7 @@ from tracekit.columns import categorical, distinct
 from tracekit.errors import TraceError
 from tracekit.jit import start
 from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers import unpacking
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
 from tracekit.readers.protobuf_decoder import Fields, Span
@@ -241,9 +241,9 @@ def _bytes(path: Path) -> Any:
     try:
         with path.open("rb") as file:
             head = file.read(2)
-            if head == b"\x1f\x8b":
+            if head == unpacking.GZIP:
                 file.seek(0)
-                return gzip.decompress(file.read())
+                return b"".join(unpacking.gunzipped(file, path))
             if not head:
                 raise TraceError(f"{path} is empty: the profiler wrote nothing to it. Capture the trace again.")
             size = os.fstat(file.fileno()).st_size
@@ -252,7 +252,7 @@ def _bytes(path: Path) -> Any:
                 _compiled_loops()
             file.seek(0)
             return _held(path, file, size)
-    except (gzip.BadGzipFile, zlib.error, EOFError):
+    except (zlib.error, EOFError):
         raise TraceError(
             f"{path} cannot be decompressed: its gzip stream is cut or damaged. "
             "Copy the file again, in binary mode, or capture the trace again."
