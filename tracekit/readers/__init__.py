@@ -87,8 +87,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles) -> Trace:
     several = tree.path.is_dir() and len(sizes) == 1
 
     def merged(_: Path) -> Trace:
-        traces = [device_clocks.fit(host.trace) for host in hosts]
-        return merge.merge(traces, sizes.pop() if several else None, machines or None)
+        return merge.merge([host.trace for host in hosts], sizes.pop() if several else None, machines or None)
 
     trace = _guarded(merged, tree.path)
     of_hosts = dict.fromkeys(note for host in hosts for note in host.notes)
@@ -262,7 +261,13 @@ def _read_files(origin: find.TraceFiles, tree: remote.Tree) -> tuple[list[HostTr
 
 
 def _host_trace(path: Path, file_type: FileType) -> HostTrace | None:
-    """What the file at `path` holds; None if it is a Chrome JSON document of no known profiler."""
+    """What the file at `path` holds, its devices on the clock of their host; None if it is a Chrome JSON document of no
+    known profiler."""
+    host = _as_written(path, file_type)
+    return host and (host if host.is_fitted else replace(host, trace=device_clocks.fit(host.trace), is_fitted=True))
+
+
+def _as_written(path: Path, file_type: FileType) -> HostTrace | None:
     if file_type is SUMMARY:
         return summary.read(path)
     if file_type is not formats.CHROME:

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
-from tracekit.columns import frame
+from tracekit.columns import categorical, frame
 from tracekit.errors import TraceError
 from tracekit.readers.content import Content
 from tracekit.trace import FRAME_COLUMNS, HOST_WORK_COLUMNS, Trace
@@ -60,12 +60,14 @@ class HostTrace:
 
     `world_size`: how many ranks its job had, None where the file does not say. `capture`: what `capture.json` beside it
     says, and `notes` what was chosen or skipped to find it; both only of a summary, as a run tells them of all files.
+    `is_fitted`: whether the devices are on the clock of their host already (readers.device_clocks).
     """
 
     trace: Trace
     world_size: int | None = None
     capture: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    is_fitted: bool = False
 
 
 def is_summary(content: Content, sure: bool) -> bool:
@@ -95,6 +97,7 @@ def write(host: HostTrace, path: Path) -> None:
         "world_size": host.world_size,
         "capture": host.capture,
         "skipped": host.notes,
+        "device_clocks_fitted": host.is_fitted,
         "steps": steps,
     }
     tables[_LABELS] = pa.table(dict(zip(("frame", "column", "label"), zip(*labels, strict=True), strict=True)))
@@ -231,10 +234,13 @@ def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _host(archive: zipfile.ZipFile, manifest: Mapping[str, Any]) -> HostTrace:
-    texts = _table(archive, _LABELS).to_pandas()
-    labels = {key: of_column.tolist() for key, of_column in texts.groupby(["frame", "column"], sort=False)["label"]}
+    labels: dict[tuple[str, str], list[str]] = {}
+    for name, column, label in zip(*_table(archive, _LABELS).to_pydict().values(), strict=True):
+        labels.setdefault((name, column), []).append(label)
     frames: dict[str, Any] = {}
-    for name, columns in FRAME_COLUMNS.items():
+    # What has neither rows nor labels a Trace makes itself, in less time.
+    for name in dict.fromkeys([*manifest["steps"], *(name for name, _ in labels), "events"]):
+        columns = FRAME_COLUMNS[name]
         table = _table(archive, name) if name in manifest["steps"] else pa.table({})
         texts_of = {column: labels[name, column] for column in columns if (name, column) in labels}
         data = _unpacked(table, manifest["steps"].get(name, {}), texts_of)
@@ -247,7 +253,9 @@ def _host(archive: zipfile.ZipFile, manifest: Mapping[str, Any]) -> HostTrace:
     trace = Trace(
         **frames, notes=tuple(manifest["notes"]), source=str(manifest["source"]), format=str(manifest["format"])
     )
-    return HostTrace(trace, manifest["world_size"], manifest["capture"], tuple(manifest["skipped"]))
+    # A summary of before its devices were put on the clock of their host does not say so.
+    is_fitted = bool(manifest.get("device_clocks_fitted", False))
+    return HostTrace(trace, manifest["world_size"], manifest["capture"], tuple(manifest["skipped"]), is_fitted)
 
 
 def _table(archive: zipfile.ZipFile, name: str) -> pa.Table:
@@ -256,7 +264,9 @@ def _table(archive: zipfile.ZipFile, name: str) -> pa.Table:
 
 
 def _text(codes: Column, texts: list[str]) -> pd.Categorical:
-    return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"))
+    if len(codes) and codes.min() < -1:
+        raise ValueError("a number of no text")
+    return categorical([*texts, None], codes)
 
 
 def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, list[str]]) -> dict[str, Any]:

@@ -5,32 +5,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, concat, constant, distinct, frame
+from tracekit.columns import categorical, concat, distinct, frame
 from tracekit.devices import natural, on_host
 from tracekit.readers.merge import clock_alignment, same_host, shared_ends
 from tracekit.readers.merge.clock_alignment import Clock, listing
 from tracekit.readers.merge.clock_fit import UNCHANGED, Line
 from tracekit.readers.merge.same_host import Part
-from tracekit.trace import (
-    DEVICE_COLUMNS,
-    EVENT_COLUMNS,
-    HOST_COLUMNS,
-    HOST_WORK_COLUMNS,
-    LAUNCH_COLUMNS,
-    LOSS_COLUMNS,
-    MEMORY_COLUMNS,
-    OP_COLUMNS,
-    OPERAND_COLUMNS,
-    SPAN_COLUMNS,
-    SYNC_COLUMNS,
-    Trace,
-)
+from tracekit.trace import FRAME_COLUMNS, HOST_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
 from tracekit.units import ranges
 from tracekit.vocabulary.ranks import process_number
 
@@ -39,6 +26,9 @@ Numbers = NDArray[np.int64]
 # Times further apart than this fit on no axis of int64 picoseconds (106 days) that leaves room for the traces.
 _FURTHEST_NS = 2**62 // 1000
 _TIMES = ("start_ps", "end_ps", "recorded_ps", "time_ps")
+_DEVICES = ("device", "on_device")
+# The frames whose rows stand on the time axis.
+_ON_AXIS = ("events", "spans", "host_work", "launches", "syncs", "memory")
 _PLURAL = {"process": "processes"}
 _FEW = 2  # so many notes that differ only in their figures are all shown
 _FIGURE = re.compile(r"\d+")
@@ -60,36 +50,21 @@ def merge(traces: Sequence[Trace], world_size: int | None = None, machines: Mapp
     parts, host_notes = same_host.tell_apart(parts)
     parts.sort(key=lambda part: natural(part.host))
     hosts = list(dict.fromkeys(part.host for part in parts))
-    clocks, clock_notes = _clocks(parts, hosts, machines or {})
-    zero = min(part.at_ps + _line(clocks[part.host]).shift(part.at_ps) for part in parts)
     several = len(hosts) > 1
     ops = operations([part.trace for part in parts])
-    events = [part.trace.events.assign(op=ops.renumbered(part.trace.events["op"], at)) for at, part in enumerate(parts)]
-
-    def table_of(columns: Mapping[str, Any], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-        """The table of all parts, with their names and on one axis."""
-        return concat(
-            columns,
-            [
-                _shifted(part, table, several, _line(clocks[part.host]), zero)
-                for part, table in zip(parts, tables, strict=True)
-            ],
-        )
-
+    joined = {name: _joined(name, parts, several) for name in _ON_AXIS}
+    clocks, clock_notes = _clocks(parts, hosts, machines or {}, joined["events"])
+    lines = [_line(clocks[part.host]) for part in parts]
+    zero = min(part.at_ps + line.shift(part.at_ps) for part, line in zip(parts, lines, strict=True))
+    tables = {name: _corrected(joined.pop(name), lines, zero) for name in _ON_AXIS}
+    tables["events"]["op"] = ops.renumbered([part.trace.events["op"] for part in parts])
     return Trace(
-        events=_on_clocks(table_of(EVENT_COLUMNS, events), clocks),
-        spans=table_of(SPAN_COLUMNS, [part.trace.spans for part in parts]),
-        host_work=table_of(HOST_WORK_COLUMNS, [part.trace.host_work for part in parts]),
-        launches=table_of(LAUNCH_COLUMNS, [part.trace.launches for part in parts]),
-        syncs=table_of(SYNC_COLUMNS, [part.trace.syncs for part in parts]),
+        **tables | {"events": _on_clocks(tables["events"], clocks)},
         ops=ops.ops,
         operands=ops.operands,
-        devices=concat(DEVICE_COLUMNS, [_with_host(part, part.trace.devices, several) for part in parts])
-        .drop_duplicates("device")
-        .reset_index(drop=True),
+        devices=_joined("devices", parts, several).table.drop_duplicates("device").reset_index(drop=True),
         hosts=concat(HOST_COLUMNS, [_host(part, clocks[part.host], zero) for part in parts]),
-        losses=table_of(LOSS_COLUMNS, [part.trace.losses for part in parts]),
-        memory=table_of(MEMORY_COLUMNS, [part.trace.memory for part in parts]),
+        losses=_joined("losses", parts, several).table,
         notes=(*clock_notes, *_missing(parts, world_size), *notes, *host_notes, *_host_notes(parts)),
         source=traces[0].source,
         format="+".join(dict.fromkeys(trace.format for trace in traces)),
@@ -120,20 +95,23 @@ def _origin(trace: Trace) -> int | None:
 
 
 def _clocks(
-    parts: Sequence[Part], hosts: Sequence[str], machines: Mapping[str, str]
+    parts: Sequence[Part], hosts: Sequence[str], machines: Mapping[str, str], events: "_Joined"
 ) -> tuple[dict[str, Clock], list[str]]:
     """The clock of every host, and notes; a host on whose devices nothing ran needs no comparison.
 
-    Of the hosts of one machine the first stands for all: its clock is theirs.
+    Of the hosts of one machine the first stands for all: its clock is theirs. `events` are those of all parts.
     """
-    needed = [part for part in parts if len(part.trace.events)]
+    needed = [part for part, length in zip(parts, events.lengths, strict=True) if length]
     of_machine: dict[str, str] = {}
     keeper = {part.host: part.host for part in needed}
     for host in (part.host for part in needed if part.timed and part.host in machines):
         keeper[host] = of_machine.setdefault(machines[host], host)
     timed = {keeper[part.host]: part.timed for part in needed}
-    shared = [replace(part, host=keeper[part.host]) for part in needed]
-    rows = concat(EVENT_COLUMNS, [_shifted(part, shared_ends.needed(part.trace.events), True) for part in shared])
+    needed_rows = shared_ends.needed(events.table, events.lengths)
+    rows = events.table.iloc[needed_rows]
+    if any(host != first for host, first in keeper.items()):
+        names = rows["host"].cat
+        rows = rows.assign(host=categorical([keeper[str(host)] for host in names.categories], names.codes.to_numpy()))
     aligned, notes = clock_alignment.align(rows, list(timed), list(timed.values()))
     clocks = {host: Clock(host, host) for host in hosts} | {clock.host: clock for clock in aligned}
     for host, first in keeper.items():
@@ -149,14 +127,49 @@ def _clocks(
     return clocks, [*([f"{listing(same)} ran on {where}."] if same else []), *notes]
 
 
-def _with_host(part: Part, table: pd.DataFrame, several: bool) -> pd.DataFrame:
-    """`table` with the part's host, and with several hosts its devices named after it."""
-    columns: dict[str, Any] = {"host": constant(part.host, len(table))}
-    for column in ("device", "on_device") if several else ():
-        if column in table:
-            devices = {device: on_host(part.host, device) for device in table[column].cat.categories}
-            columns[column] = table[column].cat.rename_categories(devices)
-    return table.assign(**columns)
+class _Joined(NamedTuple):
+    """The rows of all parts in one `table`, and how many are of each part: `lengths`."""
+
+    table: pd.DataFrame
+    lengths: list[int]
+
+
+def _joined(name: str, parts: Sequence[Part], several: bool) -> _Joined:
+    """The frames of Trace called `name` of all parts, with the parts' hosts, with several hosts the devices named after
+    them, and on the axis of all parts by their own clocks.
+
+    Column by column for all parts at once: of a thousand parts, a frame of each would take minutes.
+    """
+    columns, tables = FRAME_COLUMNS[name], [getattr(part.trace, name) for part in parts]
+    lengths = [len(table) for table in tables]
+    table = concat(columns, tables)
+    of_part = np.repeat(np.arange(len(parts)), lengths)
+    named: dict[str, Any] = {"host": _hosts(parts, lengths, of_part)}
+    for column in _DEVICES if several else ():
+        if column in columns:
+            named[column] = _devices(column, parts, tables)
+    at_ps = np.array([part.at_ps for part in parts], np.int64)[of_part]
+    return _Joined(table.assign(**named, **{time: table[time] + at_ps for time in _TIMES if time in columns}), lengths)
+
+
+def _hosts(parts: Sequence[Part], lengths: Sequence[int], of_part: Numbers) -> pd.Categorical:
+    """The host of each row; only those are categories that have one."""
+    names = list(dict.fromkeys(part.host for part, length in zip(parts, lengths, strict=True) if length))
+    place = {name: code for code, name in enumerate(names)}
+    return categorical(names, np.array([place.get(part.host, -1) for part in parts], np.int64)[of_part])
+
+
+def _devices(column: str, parts: Sequence[Part], tables: Sequence[pd.DataFrame]) -> pd.Categorical:
+    """A column of devices of all parts, named after their hosts."""
+    labels: list[str | None] = []
+    codes = [np.zeros(0, np.int64)]
+    for part, table in zip(parts, tables, strict=True):
+        if len(table):
+            own = table[column].cat
+            code = own.codes.to_numpy().astype(np.int64)
+            codes.append(np.where(code < 0, -1, code + len(labels)))
+            labels += [on_host(part.host, str(device)) for device in own.categories]
+    return categorical([*labels, None], np.concatenate(codes))
 
 
 def _line(clock: Clock) -> Line:
@@ -164,20 +177,25 @@ def _line(clock: Clock) -> Line:
     return clock.line or UNCHANGED
 
 
-def _shifted(part: Part, table: pd.DataFrame, several: bool, line: Line = UNCHANGED, zero: int = 0) -> pd.DataFrame:
-    """`table` with the part's names, its times corrected by `line` and counted from `zero`."""
-    times = {column: table[column] + part.at_ps for column in _TIMES if column in table}
-    if line.drift:
-        times = {column: _corrected(times_ps, line) - zero for column, times_ps in times.items()}
-    else:
-        times = {column: times_ps + (line.shift_ps - zero) for column, times_ps in times.items()}
-    return _with_host(part, table, several).assign(**times)
+def _corrected(joined: _Joined, lines: Sequence[Line], zero: int) -> pd.DataFrame:
+    """The rows of all parts with their times corrected, each part's by its line, and counted from `zero`."""
+    table, lengths = joined
+    added = np.repeat(np.array([line.shift_ps - zero for line in lines], np.int64), lengths)
+    drifting = [(line, at, at + n) for line, at, n in zip(lines, _begins(lengths), lengths, strict=True) if line.drift]
+    columns: dict[str, Any] = {}
+    for name in (name for name in _TIMES if name in table):
+        own = added
+        if drifting:
+            own, times = added.copy(), table[name].to_numpy(np.int64, na_value=0)
+            for line, first, end in drifting:
+                own[first:end] = line.shifts(times[first:end]) - zero
+        columns[name] = table[name] + own
+    return table.assign(**columns)
 
 
-def _corrected(times_ps: pd.Series, line: Line) -> pd.Series:
-    """Times of a clock that drifts, corrected; null stays null."""
-    numbers = times_ps.to_numpy(np.int64, na_value=0)
-    return times_ps + pd.Series(line.shifts(numbers), index=times_ps.index)
+def _begins(lengths: Sequence[int]) -> list[int]:
+    """Where the rows of each part begin."""
+    return [0, *np.cumsum(lengths).tolist()][: len(lengths)]
 
 
 def _on_clocks(events: pd.DataFrame, clocks: Mapping[str, Clock]) -> pd.DataFrame:
@@ -259,10 +277,13 @@ class Operations:
     operands: pd.DataFrame
     numbers: tuple[Numbers, ...]
 
-    def renumbered(self, op: pd.Series, trace: int) -> pd.Series:
-        """The column `events.op` of the trace that stands at place `trace`, by the numbers of `ops`; null stays."""
-        values = np.append(self.numbers[trace], 0)[op.to_numpy(np.int64, na_value=-1)]
-        return pd.Series(pd.arrays.IntegerArray(values, op.isna().to_numpy(bool)), index=op.index)
+    def renumbered(self, columns: Sequence[pd.Series]) -> pd.arrays.IntegerArray:
+        """The columns `events.op` of all traces one after the other, by the numbers of `ops`; null stays."""
+        values = [
+            np.append(numbers, 0)[op.to_numpy(np.int64, na_value=-1)]
+            for numbers, op in zip(self.numbers, columns, strict=True)
+        ]
+        return pd.arrays.IntegerArray(np.concatenate(values), np.concatenate([op.isna() for op in columns]))
 
 
 def operations(traces: Sequence[Trace]) -> Operations:

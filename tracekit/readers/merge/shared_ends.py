@@ -7,6 +7,7 @@ began or stopped recording earlier, the shift in k is found under which the ends
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -91,10 +92,18 @@ class Host:
     @cached_property
     def numbered(self) -> pd.Series:
         """What and which of its group each row is, as text, where the group's collectives are numbered; else null."""
+        if self.rows["sequence"].isna().all():
+            return pd.Series([None] * len(self.rows), index=self.rows.index, dtype="str")
         op, group, ranks, number = (
             self.rows[column].astype("str").fillna("") for column in ("op", "group", "ranks", "sequence")
         )
         return (op + "|" + group + "|" + ranks + "|" + number).where(self.rows["sequence"].notna())
+
+    @cached_property
+    def _keys(self) -> tuple[tuple[pd.Series, frozenset[Any]], ...]:
+        """The execution, and the number in its group, of each row, and which there are."""
+        columns = (self.rows["run_id"], self.numbered)
+        return tuple((column, frozenset(column.dropna().unique().tolist())) for column in columns)
 
     def shared_with(self, other: "Host") -> "Host":
         """The same host without the executions, and without the numbers of a group, that `other` did not record.
@@ -102,10 +111,10 @@ class Host:
         Rows of no known execution or number stay; so do all where the two hosts have none in common.
         """
         keep = np.ones(len(self.rows), bool)
-        for own_column, others in ((self.rows["run_id"], other.rows["run_id"]), (self.numbered, other.numbered)):
-            common = own_column.isin(others.dropna())
-            if common.any():
-                keep &= (own_column.isna() | common).to_numpy(bool)
+        for (own, mine), (_, others) in zip(self._keys, other._keys, strict=True):
+            common = mine & others
+            if common and len(common) < len(mine):
+                keep &= (own.isna() | own.isin(common)).to_numpy(bool)
         return self if keep.all() else Host(self.rows[keep], self.resolution_ps)
 
 
@@ -179,27 +188,37 @@ class Compared:
         return bool(2 * near.sum() >= len(near) and (together >= -slack).all())
 
 
-def needed(events: pd.DataFrame) -> pd.DataFrame:
-    """The rows of an events frame that a comparison needs: collectives, and enough others to see the times' step."""
+def needed(events: pd.DataFrame, lengths: Sequence[int]) -> Column:
+    """The places of the rows of an events frame that a comparison needs: collectives, and of each file, of which it
+    holds `lengths` rows one after the other, enough others to see the times' step."""
     collective = (events["kind"] == Kind.COLLECTIVE.value).to_numpy()
-    return events[collective | (np.arange(len(events)) < _SAMPLE)]
+    sizes = np.asarray(lengths, np.int64)
+    place = np.arange(len(events)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.flatnonzero(collective | (place < _SAMPLE))
 
 
 def by_host(events: pd.DataFrame, hosts: Sequence[str]) -> dict[str, Host]:
     """The collectives of each of `hosts` in an events frame (EVENT_COLUMNS)."""
     code = events["host"].cat.codes.to_numpy()
-    code_of = {str(name): at for at, name in enumerate(events["host"].cat.categories)}
-    collective = (events["kind"] == Kind.COLLECTIVE.value).to_numpy()
-    collectives = {}
-    for host in hosts:
-        on_host = code == code_of.get(host, -2)
-        rows = events[on_host & collective]
-        op = _ops(rows)
-        collectives[host] = Host(
-            rows.assign(op=op)[pd.notna(op)].sort_values("end_ps", kind="stable", ignore_index=True),
-            _resolution(events[["start_ps", "end_ps"]].to_numpy()[np.flatnonzero(on_host)[:_SAMPLE]]),
+    names = [str(name) for name in events["host"].cat.categories]
+    by_code = np.argsort(code, kind="stable")
+    first = np.searchsorted(code[by_code], np.arange(len(names) + 1))
+    times = events[["start_ps", "end_ps"]].to_numpy()
+    collective = events.iloc[np.flatnonzero((events["kind"] == Kind.COLLECTIVE.value).to_numpy())]
+    op = _ops(collective)
+    rows = collective.assign(op=op)[pd.notna(op)]
+    host, end = rows["host"].cat.codes.to_numpy(), rows["end_ps"].to_numpy()
+    rows = rows.iloc[np.lexsort((end, host))]
+    bounds = np.searchsorted(np.sort(host), np.arange(len(names) + 1))
+    found = {
+        name: Host(
+            rows.iloc[bounds[at] : bounds[at + 1]].reset_index(drop=True),
+            _resolution(times[by_code[first[at] : first[at + 1]][:_SAMPLE]]),
         )
-    return collectives
+        for at, name in enumerate(names)
+    }
+    nothing = Host(rows.iloc[:0], _resolution(times[:0]))
+    return {host: found.get(host, nothing) for host in hosts}
 
 
 def compare(a: Host, b: Host, timed: bool) -> Compared | None:
@@ -302,7 +321,7 @@ def _occurrences(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[Key, Occ
     """The occurrences of each collective, told apart by `columns`; the k-th on each device are one."""
     if not len(rows):
         return {}
-    which, first = distinct(*(pd.factorize(rows[column])[0] for column in columns))
+    which, first = distinct(*(_coded(rows[column]) for column in columns))
     on_device, _ = distinct(which, rows["device"].cat.codes.to_numpy())
     order = np.argsort(on_device, kind="stable")
     k = np.empty(len(rows), np.int64)
@@ -316,6 +335,13 @@ def _occurrences(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[Key, Occ
     values = rows[list(columns)].astype(object).iloc[first]
     keys = [tuple(None if pd.isna(value) else value for value in key) for key in values.itertuples(index=False)]
     return dict(zip(keys, np.split(table, np.flatnonzero(np.diff(which[by_occurrence][begins])) + 1), strict=True))
+
+
+def _coded(column: pd.Series) -> NDArray[Any]:
+    """A number for each value of a column."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.codes.to_numpy().astype(np.int64)
+    return pd.factorize(column)[0]
 
 
 def _aligned(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> Compared | None:
