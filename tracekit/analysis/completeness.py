@@ -192,11 +192,15 @@ def _launched(timeline: Timeline) -> pd.DataFrame:
     event_hosts, host_of_event = list(events["host"].cat.categories), events["host"].cat.codes.to_numpy()
     ids, has_id = _numbers(calls["correlation_id"])
     event_ids, event_has_id = _numbers(events["correlation_id"])
-    for code, host in enumerate(hosts):
-        of_host = calls["host"].cat.codes.to_numpy() == code
-        at = np.flatnonzero(of_host & is_launch & has_id & ~_captured(start, edge * of_host))
-        mine = event_has_id & (host_of_event == (event_hosts.index(host) if host in event_hosts else -1))
-        answered = np.isin(ids[at], event_ids[mine])
+    code_of_event_host = {name: code for code, name in enumerate(event_hosts)}
+    calls_of = _places_by_code(calls["host"].cat.codes.to_numpy(), len(hosts))
+    events_of = _places_by_code(host_of_event, len(event_hosts))
+    is_counted = is_launch & has_id
+    for its_calls, host in zip(calls_of, hosts, strict=True):
+        counts = is_counted[its_calls] & ~_captured(start[its_calls], edge[its_calls])
+        at = its_calls[counts]
+        mine = events_of[code_of_event_host[host]] if host in code_of_event_host else its_calls[:0]
+        answered = np.isin(ids[at], event_ids[mine[event_has_id[mine]]])
         if np.count_nonzero(~answered) < _FEWEST_LAUNCHES:
             continue
         until = timeline.once("run until", lambda: _run_until(timeline))[at]
@@ -205,6 +209,12 @@ def _launched(timeline: Timeline) -> pd.DataFrame:
         if lost >= _FEWEST_LAUNCHES and lost > REMAINDER * total:
             data.append((str(host), Loss.LAUNCHED.value, lost, total, None))
     return frame(LOSS_COLUMNS, data)
+
+
+def _places_by_code(codes: NDArray[Any], count: int) -> list[Column]:
+    """The places of each code 0..count-1, in order."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.searchsorted(codes[order], np.arange(count + 1)))[1:-1]
 
 
 def _run_until(timeline: Timeline) -> Column:

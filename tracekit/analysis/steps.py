@@ -340,26 +340,26 @@ def _by_device(
     rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], last_end: NDArray[np.int64], unions: Unions
 ) -> pd.DataFrame:
     """One row per step and device of its clock (DEVICE_COLUMNS)."""
-    tables = []
+    windows_of = {
+        clock: (steps.index.to_numpy(np.int64), steps[["start_ps", "end_ps"]].to_numpy(np.int64))
+        for clock, steps in table.groupby("clock", sort=False)
+    }
+    names: list[str] = []
+    parts: list[dict[str, NDArray[Any]]] = []
     for code, device in enumerate(rows.devices):
-        places = np.flatnonzero((table["clock"] == rows.clocks[code]).to_numpy(bool))
-        if not rows.placed[code] or len(places) == 0:
+        if not rows.placed[code] or rows.clocks[code] not in windows_of:
             continue
-        windows = table[["start_ps", "end_ps"]].to_numpy()[places]
-        tables.append(
-            pd.DataFrame(
-                {
-                    "place": places,
-                    "device": device,
-                    "wall_ps": windows[:, 1] - windows[:, 0],
-                    **time_spent(unions.devices[device], windows),
-                    "rows": number[code, places],
-                    "did_nothing": number[code, places] == 0,
-                    "last_end_ps": pd.arrays.IntegerArray(last_end[code, places], number[code, places] == 0),
-                }
-            )
-        )
-    return frame(DEVICE_COLUMNS, pd.concat(tables, ignore_index=True))
+        places, windows = windows_of[rows.clocks[code]]
+        names += [device] * len(places)
+        spent = time_spent(unions.devices[device], windows)
+        parts.append({"place": places, "wall_ps": windows[:, 1] - windows[:, 0], **spent, "code": places * 0 + code})
+    if not parts:
+        return frame(DEVICE_COLUMNS)
+    columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    counted, ends = (each[columns["code"], columns["place"]] for each in (number, last_end))
+    columns |= {"device": names, "rows": counted, "did_nothing": counted == 0}
+    columns["last_end_ps"] = pd.arrays.IntegerArray(np.where(counted == 0, 0, ends), counted == 0)
+    return frame(DEVICE_COLUMNS, columns)
 
 
 def time_spent(device: DeviceUnions, windows: Intervals) -> dict[str, NDArray[np.int64]]:

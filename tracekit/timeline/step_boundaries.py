@@ -181,14 +181,14 @@ def _markers(
     launch."""
     pairs = pd.unique(thread * len(rows.devices) + device)
     devices_of = pd.Series(pairs % len(rows.devices)).groupby(pairs // len(rows.devices)).agg(set)
+    marking: dict[Marker, list[tuple[int, Marker]]] = {}
+    for number, key in enumerate(threads):
+        if key in step_marks.of:
+            marking.setdefault(key[:2], []).append((number, key))
     markers = []
     for number, key in enumerate(threads):
         used = devices_of.get(number, set())
-        beside = [
-            other
-            for other_number, other in enumerate(threads)
-            if other in step_marks.of and other[:2] == key[:2] and used & devices_of.get(other_number, set())
-        ]
+        beside = [other for at, other in marking.get(key[:2], ()) if used & devices_of.get(at, set())]
         only = beside[0] if len(beside) == 1 else key
         markers.append(key if key in step_marks.of else only)
     return markers

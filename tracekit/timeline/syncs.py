@@ -384,8 +384,10 @@ def _repeatedly_resumed(rows: Rows, launch: Column, launches: pd.DataFrame) -> t
     late_of_lane = np.bincount(lane[is_late], minlength=1)
     pair, _ = distinct(lane[row], lane[after])
     delay = rows.start[row] - rows.end[after]
-    for number in np.flatnonzero(np.bincount(pair) >= _FEWEST).tolist():
-        of_pair = np.flatnonzero(pair == number)
+    by_pair = np.argsort(pair, kind="stable")
+    first = np.searchsorted(pair[by_pair], np.arange(pair.max(initial=-1) + 2))
+    for number in np.flatnonzero(np.diff(first) >= _FEWEST).tolist():
+        of_pair = by_pair[first[number] : first[number + 1]]
         low, high = np.quantile(delay[of_pair], [0.1, 0.9])
         agrees = len(of_pair) >= _MOST * late_of_lane[lane[row[of_pair[0]]]] and high - low <= _EQUALLY_PS
         is_resumed[of_pair] = agrees
@@ -400,8 +402,10 @@ def _ended_before(rows: Rows, launched_at: Column, previous: Column, held_at: Co
     ready = np.maximum(np.maximum(own_end, launched_at[candidates]), rows.start[candidates] - RESUME_PS - 1)
     after = np.full(len(candidates), -1)
     lane = rows.codes("lane")
-    for device in np.unique(rows.device[candidates]).tolist():
-        of_device = np.flatnonzero(rows.device[candidates] == device)
+    # Rows stand by device.
+    first = np.searchsorted(candidates, rows.first)
+    for device in np.flatnonzero(np.diff(first)).tolist():
+        of_device = slice(first[device], first[device + 1])
         row = candidates[of_device]
         by_end = rows.of(device).start + np.argsort(rows.end[rows.of(device)], kind="stable")
         last = np.searchsorted(rows.end[by_end], rows.start[row], side="right") - 1

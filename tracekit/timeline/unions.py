@@ -108,18 +108,18 @@ def unions(rows: Rows) -> Unions:
     devices: dict[str, DeviceUnions] = {}
     unplaced: dict[str, DeviceUnions] = {}
     windows: dict[str, Intervals] = {}
+    direction = rows.codes("direction")
     for number, (name, clock) in enumerate(zip(rows.devices, rows.clocks, strict=True)):
-        (devices if rows.placed[number] else unplaced)[name] = _device(rows, number)
+        (devices if rows.placed[number] else unplaced)[name] = _device(rows, number, direction[rows.of(number)])
         device_rows = rows.of(number)
         extent = iv.intervals([rows.start[device_rows][0]], [rows.end[device_rows].max()])
         windows[clock] = np.array([iv.span([extent, windows.get(clock, iv.EMPTY)])])
     return Unions(windows, devices, unplaced)
 
 
-def _device(rows: Rows, number: int) -> DeviceUnions:
+def _device(rows: Rows, number: int, direction: Column) -> DeviceUnions:
     device_rows = rows.of(number)
     spans, kind = iv.intervals(rows.start[device_rows], rows.end[device_rows]), rows.kind[device_rows]
-    direction = rows.codes("direction")[device_rows]
 
     def union_where(mask: NDArray[np.bool_]) -> Intervals:
         return iv.union(spans[np.flatnonzero(mask)])

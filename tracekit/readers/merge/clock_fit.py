@@ -160,13 +160,19 @@ def narrow(values_ps: Column, ratio: float, least: int = ENOUGH) -> tuple[int, i
     return int(ordered[first]), int(ordered[first + count - 1])
 
 
+def median(values: NDArray[np.float64] | Column) -> float:
+    """The median of a few values, for which numpy's own takes six times as long."""
+    ordered = np.sort(values)
+    return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
 def detrended(times_ps: Column, ahead_ps: Column) -> Column:
     """`ahead_ps` (n,) without the drift that it shows, where there is enough to show one; a quick look."""
     n = len(times_ps)
     if n < _ENOUGH_FOR_DRIFT:
         return ahead_ps
     length = times_ps[n // 2 :] - times_ps[: n - n // 2]
-    slope = float(np.median((ahead_ps[n // 2 :] - ahead_ps[: n - n // 2]) / np.maximum(length, 1)))
+    slope = median((ahead_ps[n // 2 :] - ahead_ps[: n - n // 2]) / np.maximum(length, 1))
     if abs(slope) > _FASTEST:
         return ahead_ps
     rest: Column = ahead_ps - np.rint(slope * (times_ps - times_ps[0])).astype(np.int64)

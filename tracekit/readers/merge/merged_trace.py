@@ -63,7 +63,7 @@ def merge(traces: Sequence[Trace], world_size: int | None = None, machines: Mapp
         ops=ops.ops,
         operands=ops.operands,
         devices=_joined("devices", parts, several).table.drop_duplicates("device").reset_index(drop=True),
-        hosts=concat(HOST_COLUMNS, [_host(part, clocks[part.host], zero) for part in parts]),
+        hosts=_host_table(parts, clocks, zero),
         losses=_joined("losses", parts, several).table,
         notes=(*clock_notes, *_missing(parts, world_size), *notes, *host_notes, *_host_notes(parts)),
         source=traces[0].source,
@@ -206,23 +206,29 @@ def _on_clocks(events: pd.DataFrame, clocks: Mapping[str, Clock]) -> pd.DataFram
     return events.assign(clock=categorical(list(names.values()), events["host"].cat.codes.to_numpy().astype(np.int64)))
 
 
-def _host(part: Part, clock: Clock, zero: int) -> pd.DataFrame:
-    """The part's row of Trace.hosts; the origin is what its own clock showed at the merged time 0."""
-    origin, line = _origin(part.trace), _line(clock)
-    own_zero = line.inverse(zero)
-    return frame(
-        HOST_COLUMNS,
-        {
-            "host": [part.host],
-            "source": [part.trace.source],
-            "origin_ns": [None if origin is None else origin + (own_zero - part.at_ps) // 1000],
-            "clock": [clock.name],
-            "shift_ps": [None if clock.line is None else line.shift(own_zero)],
-            "drift_ppm": [None if clock.line is None else line.drift * 1e6],
-            "residual_ps": [clock.residual_ps],
-            "world_size": part.trace.hosts["world_size"].head(1) if len(part.trace.hosts) else [None],
-        },
-    )
+def _host_table(parts: Sequence[Part], clocks: Mapping[str, Clock], zero: int) -> pd.DataFrame:
+    """Trace.hosts, a row a part; an origin is what the part's own clock showed at the merged time 0."""
+    rows = []
+    for part in parts:
+        clock, origin, line = clocks[part.host], _origin(part.trace), _line(clocks[part.host])
+        own_zero = line.inverse(zero)
+        sizes = part.trace.hosts["world_size"].to_numpy(object, na_value=None)
+        rows.append(
+            {
+                "host": part.host,
+                "source": part.trace.source,
+                "origin_ns": None if origin is None else origin + (own_zero - part.at_ps) // 1000,
+                "clock": clock.name,
+                "shift_ps": None if clock.line is None else line.shift(own_zero),
+                "drift_ppm": None if clock.line is None else line.drift * 1e6,
+                "residual_ps": clock.residual_ps,
+                "world_size": sizes[0] if len(sizes) else None,
+            }
+        )
+    table = frame(HOST_COLUMNS, {name: [row[name] for row in rows] for name in HOST_COLUMNS})
+    # In the order of the parts, as those of all other frames are.
+    texts = [name for name, dtype in HOST_COLUMNS.items() if dtype == "category"]
+    return table.assign(**{name: categorical([row[name] for row in rows], np.arange(len(rows))) for name in texts})
 
 
 def _missing(parts: Sequence[Part], world_size: int | None) -> list[str]:

@@ -332,7 +332,7 @@ def _occurrences(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[Key, Occ
     table = np.column_stack(
         [np.minimum.reduceat(end, begins), np.maximum.reduceat(end, begins), np.maximum.reduceat(start, begins)]
     )
-    values = rows[list(columns)].astype(object).iloc[first]
+    values = rows[list(columns)].iloc[first].astype(object)
     keys = [tuple(None if pd.isna(value) else value for value in key) for key in values.itertuples(index=False)]
     return dict(zip(keys, np.split(table, np.flatnonzero(np.diff(which[by_occurrence][begins])) + 1), strict=True))
 
@@ -418,6 +418,6 @@ def _at(a: Occurrences, b: Occurrences, lag: int, resolution: int) -> Compared:
         b[:, 1] - a[:, 1],
         b[:, 2] - a[:, 0],
         b[:, 0] - a[:, 2],
-        int(np.median(np.diff(a[:, 1]))) if n > 1 else _FOREVER,
+        int(clock_fit.median(np.diff(a[:, 1]))) if n > 1 else _FOREVER,
         resolution,
     )
