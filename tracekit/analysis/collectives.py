@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import frame
-from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, Unseen
+from tracekit.timeline.instances import MANY_MISSING, MATCHED_BY, CollectiveInstances, Unseen
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline, why_unseen
 from tracekit.timeline.unions import Unions
@@ -189,7 +189,7 @@ def collectives(timeline: Timeline, missing: str = "") -> Collectives:
     behind or beside the device's own compute; collectives that ran at once on a device count each. An instance
     without a row of each of its ranks, be it that a rank is not in the trace or that a row was cut off or lost, has no
     wait, skew, transfer or last device, since another may have come later; its bandwidth is a lower bound
-    (`at_least`).
+    (`at_least`). Where it lacks less than MANY_MISSING of its ranks, it has them, as lower bounds.
     """
     rows, unions, instances = timeline.rows, timeline.unions, timeline.collectives
     if not (instances.instance >= 0).any():
@@ -228,7 +228,7 @@ def _members(rows: Rows, instances: CollectiveInstances, unions: Unions) -> _Mem
         at=at,
         first=first,
         size=np.repeat(sizes, sizes),
-        shared=np.repeat((sizes > 1) & instances.complete, sizes),
+        shared=np.repeat((sizes > 1) & (instances.complete | _nearly(sizes, instances.ranks)), sizes),
         device=device,
         start=start,
         end=end,
@@ -240,6 +240,16 @@ def _members(rows: Rows, instances: CollectiveInstances, unions: Unions) -> _Mem
         exposed=exposed,
         exposed_wait=exposed_wait,
     )
+
+
+def _nearly(sizes: Column, ranks: Column) -> Mask:
+    """Which instances (m,) lack no rank but a few of many that no other has either: of a thousand hosts, the files of
+    some are always missing."""
+    most = np.zeros(int(ranks.max(initial=0)) + 1, np.int64)
+    np.maximum.at(most, ranks, sizes)
+    missing = ranks - sizes
+    nearly: Mask = (missing > 0) & (missing < MANY_MISSING * ranks) & (sizes == most[ranks])
+    return nearly
 
 
 def _by_number(device: Column) -> list[tuple[int, Column]]:

@@ -3,7 +3,7 @@
 It comes before all other reasons: what rests on a missing part is not known, and no figure stands for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import distinct, frame
-from tracekit.timeline.instances import rank_groups
+from tracekit.columns import distinct, frame, records
+from tracekit.timeline.instances import MANY_MISSING, rank_groups
 from tracekit.timeline.lost_launches import run_until
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
@@ -43,6 +43,9 @@ REMAINDER = 0.05
 # A smaller share of events that were lost changes no figure by much; of so large a share no shares of time are left.
 WORTH_WITHHOLDING, TOO_MANY = 0.01, 0.05
 _FEWEST_LAUNCHES = 20
+_BOUNDS = (
+    "Waiting is a lower bound, and the last rank the last of those in the trace: a missing one may have come later."
+)
 # What is lost of them is not known, but what waited for it has no cause without it.
 _PARTS = frozenset({Loss.FILES, Loss.PLANES, Loss.LINES, Loss.TABLES})
 # Lists of ranks that are longer than this are not told in a sentence.
@@ -56,9 +59,10 @@ class Completeness(notebook.Result, groups="", losses="what lost total evidence"
     `groups` (GROUP_COLUMNS): one row per group of ranks of whose collectives the trace does not show all ranks: how
     many `ranks` take part and their `names` (null where that is not told), on how many `devices` it is seen, and the
     numbers of the `absent` ranks, null where they are not told. `losses` (LOSS_COLUMNS): what was lost on the way.
-    `waiting`: why, for all or some collectives, nothing is known of waiting, transfer and stragglers. `rows`: why so
-    much of the work of devices or of its launches is missing that nothing is known of critical paths, idle time and
-    queues. `shares`: why even more is missing, so that no share of time, overlap or speedup is known. `lacking`: why
+    `waiting`: why, for all or some collectives, nothing is known of waiting, transfer and stragglers. Where less than
+    MANY_MISSING of the ranks are missing, waits are known as lower bounds, and `bounds` says so. `rows`: why so much of
+    the work of devices or of its launches is missing that nothing is known of critical paths, idle time and queues.
+    `shares`: why even more is missing, so that no share of time, overlap or speedup is known. `lacking`: why
     nothing was looked at, as of a report of an earlier version.
     """
 
@@ -68,6 +72,7 @@ class Completeness(notebook.Result, groups="", losses="what lost total evidence"
     rows: str
     shares: str = ""
     lacking: str = ""
+    bounds: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -84,7 +89,11 @@ def _completeness(timeline: Timeline) -> Completeness:
     groups = _groups(timeline.recorded if timeline.is_narrowed else timeline)
     losses, events = _losses(timeline), len(timeline.recorded.trace.events)
     rows, shares = (_unknown_rows(losses, events, least) for least in (WORTH_WITHHOLDING, TOO_MANY))
-    return Completeness(groups, losses, _unknown_waiting(groups) or _damaged_waiting(timeline, losses), rows, shares)
+    missing = groups["ranks"] - groups["devices"]
+    is_much = (missing >= MANY_MISSING * groups["ranks"]).fillna(True).to_numpy(bool)
+    waiting = _unknown_waiting(groups[is_much]) or _damaged_waiting(timeline, losses)
+    bounds = "" if waiting or not len(groups) else f"{_of_groups(groups)}. {_BOUNDS}"
+    return Completeness(groups, losses, waiting, rows, shares, bounds=bounds)
 
 
 def unknown_shares(timeline: Timeline) -> str:
@@ -239,8 +248,11 @@ def _captured(start: Column, edge: Column) -> NDArray[np.bool_]:
 
 def _unknown_waiting(groups: pd.DataFrame) -> str:
     """Why nothing is known of the waiting of the collectives of `groups`, "" without any."""
-    if not len(groups):
-        return ""
+    return f"{_of_groups(groups)}. How long they waited and which rank was last are not known." if len(groups) else ""
+
+
+def _of_groups(groups: pd.DataFrame) -> str:
+    """Which ranks of the collectives of `groups` are not in the trace, as a sentence without its end."""
     first = groups.iloc[0]
     of = f" ({first['group']})" if pd.notna(first["group"]) else ""
     collectives = f"{quantity(int(groups['collectives'].sum()), 'collective')}{of if len(groups) == 1 else ''}"
@@ -254,7 +266,7 @@ def _unknown_waiting(groups: pd.DataFrame) -> str:
     if len(absent) == 1:
         several = {*"-,"} & {*absent[0]}
         who += f": {'ranks' if several else 'rank'} {absent[0]} {'are' if several else 'is'} missing"
-    return f"{who}. How long they waited and which rank was last are not known."
+    return who
 
 
 def _damaged_waiting(timeline: Timeline, losses: pd.DataFrame) -> str:
@@ -262,9 +274,16 @@ def _damaged_waiting(timeline: Timeline, losses: pd.DataFrame) -> str:
     if not (timeline.collectives.instance >= 0).any():
         return ""
     lost = losses[losses["what"].isin([Loss.FILES.value, Loss.PLANES.value])]
+    lost = lost[[not _few_files(row) for row in records(lost)]]
     if not len(lost):
         return ""
     return f"{_damage(lost.iloc[0])} Which device was last in a collective is not known."
+
+
+def _few_files(loss: Mapping[str, Any]) -> bool:
+    """Whether a loss is that of the files of few of many hosts or ranks, which says nothing of the others."""
+    lost, total = loss["lost"], loss["total"]
+    return loss["what"] == Loss.FILES and pd.notna(total) and lost < MANY_MISSING * total
 
 
 def _damage(row: Any) -> str:
@@ -290,6 +309,8 @@ def _unknown_rows(losses: pd.DataFrame, events: int, least: float) -> str:
     for loss in losses.to_dict("records"):
         lost, total = loss["lost"], loss["total"]
         is_cut = loss["what"] == Loss.BYTES and pd.isna(lost)
+        if _few_files(loss):
+            continue
         if (loss["what"] in _PARTS or is_cut) and least < TOO_MANY:
             return _damage(loss)
         if pd.notna(lost) and pd.isna(total):

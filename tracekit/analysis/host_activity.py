@@ -37,8 +37,14 @@ def host_activity(timeline: Timeline) -> HostActivity:
     rows, launch, trace = timeline.rows, timeline.launch, timeline.trace
     copies = np.flatnonzero((rows.kind == CODE[Kind.MEMCPY]) & (launch >= 0))
     copies = copies[trace.launches["end_ps"].to_numpy()[launch[copies]] >= rows.end[copies]]
+    waits = np.flatnonzero((timeline.syncs.awaited >= 0) & trace.syncs["device"].isna().to_numpy(bool))
+    waits_of = _by_host(trace.syncs, waits, waits)
+    copies_of = _by_host(trace.launches, launch[copies], copies)
+    none = np.zeros(0, np.int64)
     blocked = {
-        device: blocked_times(timeline, device, copies) for device, is_placed in enumerate(rows.placed) if is_placed
+        device: blocked_times(timeline, device, waits_of.get(host, none), copies_of.get(host, none))
+        for device, (is_placed, host) in enumerate(zip(rows.placed, rows.hosts, strict=True))
+        if is_placed
     }
     unknown = unknown_waits(timeline)
     tables = (trace.launches, unknown.launches), (trace.syncs, unknown.syncs), (timeline.spans, unknown.spans)
@@ -144,18 +150,18 @@ def dispatchers(spans: pd.DataFrame) -> dict[str, Thread]:
 
 
 def blocked_times(
-    timeline: Timeline, device: int, copies: NDArray[np.int64]
+    timeline: Timeline, device: int, waits: NDArray[np.int64], copies: NDArray[np.int64]
 ) -> dict[Thread, tuple[Intervals, Intervals]]:
     """By thread of a device's host: when it stood in a call that waited for a copy, and in one that waited for a
     collective or another device; both merged.
 
     Such a call is a synchronising one that began before the awaited work ended, which is a copy, a collective, or any
-    work of another device; or the call that started a copy, if it returned after the copy's end: that is one of the
-    rows `copies`. Computing of the device itself is none: when it is done, that the device idles is the host's doing.
+    work of another device; or the call that started a copy, if it returned after the copy's end. `waits` are the places
+    in `trace.syncs` of the former calls of the device's host, `copies` the rows that the latter started. Computing of
+    the device itself is none: when it is done, that the device idles is the host's doing.
     """
     rows, trace = timeline.rows, timeline.trace
-    on_same_clock, host = rows.same_clock(device), rows.hosts[device]
-    waits = np.flatnonzero((timeline.syncs.awaited >= 0) & trace.syncs["device"].isna().to_numpy(bool))
+    on_same_clock = rows.same_clock(device)
     awaited = timeline.syncs.awaited[waits]
     is_blocked = on_same_clock[rows.device[awaited]] & (trace.syncs["start_ps"].to_numpy()[waits] < rows.end[awaited])
     waits, awaited = waits[is_blocked], awaited[is_blocked]
@@ -163,8 +169,8 @@ def blocked_times(
     copy = kind == CODE[Kind.MEMCPY]
     other_work = ~copy & (~own_work | (kind == CODE[Kind.COLLECTIVE]))
     calls = timeline.launch[copies[on_same_clock[rows.device[copies]]]]
-    for_copies = [_of_host(trace.syncs, waits[copy], host), _of_host(trace.launches, calls, host)]
-    for_others = _of_host(trace.syncs, waits[other_work], host)
+    for_copies = [_by_thread(trace.syncs, waits[copy]), _by_thread(trace.launches, calls)]
+    for_others = _by_thread(trace.syncs, waits[other_work])
     threads = sorted({thread for times_by_thread in (*for_copies, for_others) for thread in times_by_thread})
     return {
         thread: (
@@ -175,11 +181,15 @@ def blocked_times(
     }
 
 
-def _of_host(calls: pd.DataFrame, places: NDArray[np.int64], host: str) -> Mapping[Thread, Intervals]:
-    """By thread of a host: when it stood in one of the calls in `places`, merged."""
-    is_host = np.array([*(str(name) == host for name in calls["host"].cat.categories), False])
-    places = places[is_host[calls["host"].cat.codes.to_numpy()[places]]]
-    return _by_thread(calls, places)
+def _by_host(
+    calls: pd.DataFrame, places: NDArray[np.int64], values: NDArray[np.int64]
+) -> Mapping[str, NDArray[np.int64]]:
+    """The `values` (k,) of the calls in `places` (k,) by their host."""
+    codes = calls["host"].cat.codes.to_numpy()[places]
+    order = np.argsort(codes, kind="stable")
+    heads = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    names = [str(calls["host"].cat.categories[code]) for code in codes[order][heads]]
+    return dict(zip(names, np.split(values[order], heads[1:]), strict=True)) if len(places) else {}
 
 
 def _by_thread(table: pd.DataFrame, places: NDArray[np.int64], merges: bool = True) -> dict[Thread, Intervals]:
@@ -201,8 +211,10 @@ def _places_by_thread(table: pd.DataFrame, places: NDArray[np.int64]) -> dict[Th
 
 def threads_of(table: pd.DataFrame, places: NDArray[np.int64]) -> list[Thread]:
     """The threads of the rows `places` of a table of calls or spans."""
-    labels = (table[column].astype(object).to_numpy()[places].tolist() for column in ("host", "process", "thread"))
-    return [
-        (str(host), "" if pd.isna(process) else str(process), str(thread))
-        for host, process, thread in zip(*labels, strict=True)
-    ]
+    labels = (_labels(table[column].array, places) for column in ("host", "process", "thread"))
+    return list(zip(*labels, strict=True))
+
+
+def _labels(column: pd.Categorical, places: NDArray[np.int64]) -> list[str]:
+    """What stands in some places of a categorical column, "" where it is null: of a few, without a column of texts."""
+    return ["" if code < 0 else str(column.categories[code]) for code in column.codes[places].tolist()]

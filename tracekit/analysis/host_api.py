@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.blocking_copies import blocking_copies
-from tracekit.analysis.host_records import RECORD, THREAD, around, is_repeated, plain, thread_numbers
+from tracekit.analysis.host_records import RECORD, around, is_repeated, plain, text_numbers, thread_numbers
 from tracekit.analysis.idle_gaps import Gaps, idle_intervals, launching_threads, longest_gaps
-from tracekit.columns import by_label, frame
+from tracekit.columns import by_label, categorical, distinct, frame
 from tracekit.readers.nested import innermost
 from tracekit.timeline.syncs import CLOCKS_PS
 from tracekit.timeline.timeline import Timeline, begins_inside
@@ -96,9 +96,11 @@ def host_api(timeline: Timeline, gaps: pd.DataFrame) -> HostApi:
     window_ps = sum(
         iv.total(timeline.unions.windows[rows.clocks[device]]) for device, placed in enumerate(rows.placed) if placed
     )
-    launching = np.setdiff1d(timeline.launch[timeline.launch >= 0], blocking_copies(timeline))
-    launches = plain(timeline.trace.launches.iloc[launching])
-    launches = launches[~launches["name"].map(lambda name: copies_synchronously(str(name))).to_numpy(bool)]
+    launching = np.zeros(len(timeline.trace.launches), bool)
+    launching[timeline.launch[timeline.launch >= 0]] = True
+    launching[blocking_copies(timeline)] = False
+    launches = timeline.trace.launches[launching]
+    launches = launches[~by_label(launches["name"].array, copies_synchronously).astype(bool)]
     by_call = _by_call(calls, _after_launch(launches, waits), waits, (between, fell_idle_in), window_ps)
     nothing = not len(calls) and not len(between.begin)
     return HostApi(
@@ -158,22 +160,37 @@ def call_of_gaps(timeline: Timeline, gaps: Gaps, waits: pd.DataFrame) -> NDArray
 
 
 def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
-    """The calls of the runtimes, and the waits among the spans, inside the windows; each stands there once."""
+    """The calls of the runtimes, and the waits among the spans, inside the windows; each stands there once, with the
+    number of its `thread`."""
     launches = timeline.trace.launches
     tables = [launches[~is_repeated(launches)], timeline.spans]
-    calls = [plain(table[by_label(table["name"].array, calls_runtime).astype(bool)]) for table in tables]
-    table = pd.concat([*calls, waits[list(RECORD)]], ignore_index=True)
-    same = table.groupby(list(RECORD), sort=False, dropna=False).ngroup().to_numpy()
-    table["waits"] = np.isin(same, same[len(same) - len(waits) :])
-    table = table.drop_duplicates(["host", "process", "thread", "name", "start_ps"], ignore_index=True)
-    return table[_begins_inside(timeline, table)]
+    tables = [table[by_label(table["name"].array, calls_runtime).astype(bool)] for table in tables]
+    # As numbers: as texts, a million calls of few names would take most of the time and memory of a report.
+    thread, (name, names) = np.concatenate(thread_numbers(*tables, waits)), text_numbers("name", *tables, waits)
+    start, end = (np.concatenate([table[edge].to_numpy(np.int64) for table in (*tables, waits)]) for edge in RECORD[4:])
+    # Few names are those of waits.
+    likely = np.flatnonzero(np.isin(name, name[len(name) - len(waits) :]))
+    same, _ = distinct(thread[likely], name[likely], start[likely], end[likely])
+    is_wait = np.zeros(len(name), bool)
+    is_wait[likely] = np.isin(same, same[len(same) - len(waits) :])
+    key = thread * len(names) + name
+    order = np.lexsort((start, key))
+    is_first = np.append(True, (np.diff(key[order]) != 0) | (np.diff(start[order]) != 0))[: len(order)]
+    first = np.sort(order[is_first])
+    counts_here = np.concatenate([_begins_inside(timeline, table) for table in (*tables, waits)])
+    at = first[counts_here[first]]
+    columns = {"name": categorical(names, name[at]), "thread": thread[at], "start_ps": start[at], "end_ps": end[at]}
+    return pd.DataFrame({**columns, "waits": is_wait[at]})
 
 
 def _begins_inside(timeline: Timeline, table: pd.DataFrame) -> NDArray[np.bool_]:
     """Which records begin in the windows of a timeline; all, where all counts."""
     if timeline.windows is None:
         return np.ones(len(table), bool)
-    clock = table["host"].map(lambda host: timeline.clock_of_host.get(str(host), "")).to_numpy(object)
+    hosts = (
+        table["host"].array if isinstance(table["host"].dtype, pd.CategoricalDtype) else pd.Categorical(table["host"])
+    )
+    clock = by_label(hosts, lambda host: timeline.clock_of_host.get(host, ""), "").astype(object)
     return begins_inside(table["start_ps"].to_numpy(), clock, timeline.unions.windows)
 
 
@@ -182,12 +199,11 @@ def _after_launch(launches: pd.DataFrame, waits: pd.DataFrame) -> dict[str, int]
     calls = waits[waits["is_call"].to_numpy(bool)]
     thread = np.concatenate(thread_numbers(launches, calls))
     start = np.concatenate([launches["start_ps"], calls["start_ps"]])
-    names = np.concatenate([launches["name"], calls["name"]]).astype(object)
     is_wait = np.arange(len(start)) >= len(launches)
     order = np.lexsort((is_wait, start, thread))
     follows = ~is_wait[order][:-1] & is_wait[order][1:] & (np.diff(thread[order]) == 0)
     counts: dict[str, int] = {}
-    for name in names[order[1:][follows]].tolist():
+    for name in calls["name"].to_numpy(object)[order[1:][follows] - len(launches)].tolist():
         counts[str(name)] = counts.get(str(name), 0) + 1
     return counts
 
@@ -203,7 +219,7 @@ def _by_call(
     begun = np.flatnonzero(place >= 0)
     of_wait = waits["name"].to_numpy(object)[place[begun]]
     rows: list[tuple[Any, ...]] = []
-    for name, table in calls.groupby("name", sort=False):
+    for name, table in calls.groupby("name", sort=False, observed=True):
         length = (table["end_ps"] - table["start_ps"]).to_numpy(np.int64)
         waiting = length[table["waits"].to_numpy(bool)]
         own = begun[of_wait == name]
@@ -211,7 +227,7 @@ def _by_call(
             (
                 str(name),
                 len(table),
-                len(table[list(THREAD)].drop_duplicates()),
+                table["thread"].nunique(),
                 iv.sum_exactly(length),
                 *iv.quantiles(length, (50, 95)),
                 len(waiting),

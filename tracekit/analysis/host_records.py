@@ -43,6 +43,12 @@ def thread_numbers(*tables: pd.DataFrame) -> list[Column]:
     return np.split(thread, np.cumsum([len(table) for table in tables])[:-1])
 
 
+def text_numbers(column: str, *tables: pd.DataFrame) -> tuple[Column, list[str]]:
+    """The numbers of the texts of a column of all tables, one after the other, and the text of each number."""
+    known: dict[str, int] = {}
+    return np.concatenate([_codes(table[column], known) for table in tables]), list(known)
+
+
 def _codes(column: pd.Series, known: dict[str, int]) -> Column:
     """The number of each text, those that are `known` and new ones; -1 of null."""
     texts = column.array if isinstance(column.dtype, pd.CategoricalDtype) else pd.Categorical(column)

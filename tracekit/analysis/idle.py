@@ -217,14 +217,20 @@ def _in_one_program(timeline: Timeline, before: NDArray[np.int64], after: NDArra
     piece (it has no correlation id), one run of one program holds both."""
     rows, launch = timeline.rows, timeline.launch
     in_one_program: NDArray[np.bool_] = (launch[before] >= 0) & (launch[before] == launch[after])
-    has_run, has_id = rows.has("run_id"), rows.has("correlation_id")
-    if not has_run.any() or has_id.all():
-        return in_one_program
-    run_id, _ = rows.numbers("run_id")
-    module = rows.codes("hlo_module")
-    same_run = has_run[before] & has_run[after] & (run_id[before] == run_id[after]) & (module[before] == module[after])
-    in_one_program |= same_run & ~has_id[before] & ~has_id[after]
+    run = timeline.once("runs without ids", lambda: _runs_without_ids(rows))
+    if run is not None:
+        in_one_program |= (run[before] >= 0) & (run[before] == run[after])
     return in_one_program
+
+
+def _runs_without_ids(rows: Rows) -> NDArray[np.int32] | None:
+    """Which run of a program each row without a correlation id is of, -1 for others; None without any."""
+    of_run = rows.has("run_id") & ~rows.has("correlation_id")
+    if not of_run.any():
+        return None
+    run = np.full(len(rows), -1, np.int32)
+    run[of_run], _ = distinct(rows.numbers("run_id")[0][of_run], rows.codes("hlo_module")[of_run])
+    return run
 
 
 def _waits(
@@ -244,7 +250,8 @@ def _waits(
     group = timeline.collectives.instance[before]
     collective_gaps = np.flatnonzero((group >= 0) & (end - start > PROMPT_PS))
     if len(collective_gaps):
-        end_elsewhere = _ends(timeline, device)[group[collective_gaps]]
+        ends = timeline.once(f"ends of collectives {rows.clocks[device]}", lambda: _ends(timeline, device))
+        end_elsewhere = ends[group[collective_gaps]]
         explains = (
             (end_elsewhere > launch_moment[collective_gaps])
             & (end_elsewhere <= end[collective_gaps])
@@ -274,8 +281,10 @@ def _lane_waits(timeline: Timeline, device: int) -> list[tuple[int, NDArray[np.i
     """
     rows, syncs, awaited = timeline.rows, timeline.trace.syncs, timeline.syncs.awaited
     on_same_clock = rows.same_clock(device)
-    of_device = np.array([*(str(name) == rows.devices[device] for name in syncs["device"].cat.categories), False])
-    waits_of_device = np.flatnonzero(of_device[syncs["device"].cat.codes.to_numpy()] & (awaited >= 0))
+    waits_of = timeline.once("waits of lanes", lambda: _waits_of_devices(timeline))
+    if rows.devices[device] not in waits_of:
+        return []
+    waits_of_device = waits_of[rows.devices[device]]
     waits_of_device = waits_of_device[on_same_clock[rows.device[awaited[waits_of_device]]]]
     lanes = {name: code for code, name in enumerate(rows.labels("lane"))}
     lane = np.array([*(lanes.get(str(name), -2) for name in syncs["lane"].cat.categories), -1])
@@ -290,6 +299,17 @@ def _lane_waits(timeline: Timeline, device: int) -> list[tuple[int, NDArray[np.i
         furthest = np.maximum.accumulate(np.where(rows.end[row] == reach, np.arange(len(row)), 0))
         waits.append((lane_code, moments[of_lane], row[furthest]))
     return waits
+
+
+def _waits_of_devices(timeline: Timeline) -> dict[str, NDArray[np.int64]]:
+    """By device: the places in `trace.syncs` of what its lanes waited for and is known."""
+    devices = timeline.trace.syncs["device"].cat
+    codes = devices.codes.to_numpy()
+    known = np.flatnonzero((codes >= 0) & (timeline.syncs.awaited >= 0))
+    order = known[np.argsort(codes[known], kind="stable")]
+    heads = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    names = [str(devices.categories[code]) for code in codes[order[heads]]]
+    return dict(zip(names, np.split(order, heads[1:]), strict=True)) if len(order) else {}
 
 
 def _ends(timeline: Timeline, device: int) -> NDArray[np.int64]:
@@ -347,7 +367,7 @@ class _Recorded:
 
     def causes(self, device: str) -> Sequence[tuple[int, Intervals]]:
         """The idle time of a device between its work by cause, as `cut` takes it."""
-        pieces = causes(self.timeline, self.host, list(self.timeline.rows.devices).index(device))
+        pieces = causes(self.timeline, self.host, self.timeline.rows.number(device))
         spans = pieces.spans()
         return [(code, iv.union(spans[pieces.label == code])) for code in np.unique(pieces.label).tolist()]
 
@@ -384,7 +404,7 @@ def _outside(timeline: Timeline, device: str, low: int, high: int) -> tuple[Caus
     """What idle time at the edges of the windows of a device is: all that was recorded tells whether it worked before
     `low` and after `high`."""
     rows = timeline.recorded.rows
-    its = rows.of(list(rows.devices).index(device))
+    its = rows.of(rows.number(device))
     start, end = rows.start[its], rows.end[its]
     lasts = end > start
     return (

@@ -149,7 +149,7 @@ def launches(timeline: Timeline) -> Launches:
         frame(BY_DEVICE_COLUMNS, by_device),
         frame(BY_CALL_COLUMNS, _by_call(calls, delays)),
         frame(QUEUE_COLUMNS, queues),
-        pd.concat(depth, ignore_index=True) if depth else frame(DEPTH_COLUMNS),
+        _depth(depth),
         frame(BOUND_COLUMNS, bound),
         frame(THREAD_COLUMNS, threads),
         frame(TINY_COLUMNS, costs_by_name(rows, kernels)),
@@ -165,10 +165,7 @@ def _work(timeline: Timeline, device: int, rows_of_launch: NDArray[np.int64], ca
     row = np.flatnonzero(launch[device_rows] >= 0) + device_rows.start
     launch_of_row = launch[row]
     if rows_of_launch.max() > 1:
-        first_row = np.full(len(call_starts), -1)
-        # The last to be written stays, so the first row of each launch is written last.
-        first_row[launch_of_row[::-1]] = row[::-1]
-        row = row[first_row[launch_of_row] == row]
+        row = row[np.sort(np.unique(launch_of_row, return_index=True)[1])]
         launch_of_row = launch[row]
     reach = iv.intervals([rows.start[device_rows.start]], [rows.end[device_rows].max()])
     windows = iv.intersection(reach, timeline.unions.windows.get(rows.clocks[device], iv.EMPTY))
@@ -231,9 +228,28 @@ def launch_intervals(
     return interval, rows
 
 
-def queue(rows: Rows, work: Work) -> tuple[tuple[Any, ...], pd.DataFrame, list[tuple[Any, ...]]]:
-    """The queue of one device inside its windows: its row of `queue`, its depth in SLOTS slots (DEPTH_COLUMNS), and its
-    rows of `bound`."""
+# The edges (s + 1,) of the slots of a device, in ps, and the mean depth of its queue in each (s,).
+_Depth = tuple[str, NDArray[np.int64], NDArray[np.float64]]
+
+
+def _depth(depths: Sequence[_Depth]) -> pd.DataFrame:
+    """The depths of the queues of all devices (DEPTH_COLUMNS)."""
+    if not depths:
+        return frame(DEPTH_COLUMNS)
+    return frame(
+        DEPTH_COLUMNS,
+        {
+            "device": [name for name, _, mean in depths for _ in range(len(mean))],
+            "start_ps": np.concatenate([edges[:-1] for _, edges, _ in depths]),
+            "end_ps": np.concatenate([edges[1:] for _, edges, _ in depths]),
+            "mean": np.concatenate([mean for _, _, mean in depths]),
+        },
+    )
+
+
+def queue(rows: Rows, work: Work) -> tuple[tuple[Any, ...], _Depth, list[tuple[Any, ...]]]:
+    """The queue of one device inside its windows: its row of `queue`, its depth in SLOTS slots, and its rows of
+    `bound`."""
     name, device_rows, windows = rows.devices[work.device], rows.of(work.device), work.windows
     low, high = int(rows.start[device_rows.start]), int(rows.end[device_rows].max())
     is_valid = work.start >= work.call_time
@@ -251,15 +267,7 @@ def queue(rows: Rows, work: Work) -> tuple[tuple[Any, ...], pd.DataFrame, list[t
     mean = iv.sum_exactly(waiting) / span if span else None
     ratios = (empty_ps / span, starved_ps / span) if span else (None, None)
     row = (name, span, mean, deepest_depth, empty_ps, ratios[0], starved_ps, ratios[1])
-    depth = frame(
-        DEPTH_COLUMNS,
-        {
-            "device": [name] * (len(edges) - 1),
-            "start_ps": edges[:-1],
-            "end_ps": edges[1:],
-            "mean": depth_sum / np.maximum(np.diff(edges), 1),
-        },
-    )
+    depth = (name, edges, depth_sum / np.maximum(np.diff(edges), 1))
     return row, depth, _bound(name, edges, starved, start)
 
 

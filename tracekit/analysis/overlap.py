@@ -15,7 +15,7 @@ from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE
 from tracekit.timeline.timeline import Source, Timeline, Windows, begins_inside, timeline_of
-from tracekit.timeline.unions import CELLS
+from tracekit.timeline.unions import CELLS, Unions
 from tracekit.vocabulary.kinds import Kind
 
 
@@ -125,18 +125,35 @@ PAIR_COLUMNS = {
 }
 
 
+# More devices have too many pairs to count: 8,192 have 33 million.
+ALL_PAIRED = 256
+_Pair = tuple[str, str, int | None, float | None, float | None, str | None]
+
+
 def device_pairs(source: Source, windows: Windows | None = None) -> pd.DataFrame:
     """How long each two devices were busy at the same time.
 
-    One row per pair: `overlap_ps` = |Ba & Bb|, `ratio_min` = that over the shorter busy time, `ratio_union` = that over
-    the time either was busy; null with a `reason` where a device did nothing. Where two devices are on clocks that were
-    not compared, all three are null: their overlap is not known.
+    One row per pair, of more than ALL_PAIRED devices only for those of one host: `overlap_ps` = |Ba & Bb|, `ratio_min`
+    = that over the shorter busy time, `ratio_union` = that over the time either was busy; null with a `reason` where a
+    device did nothing. Where two devices are on clocks that were not compared, all three are null: their overlap is not
+    known.
     """
     unions = timeline_of(source, windows).unions
-    lengths = {name: iv.total(device.busy) for name, device in unions.devices.items()}
-    overlap_of = _overlaps([device.busy for device in unions.devices.values()])
-    rows: list[tuple[str, str, int | None, float | None, float | None, str | None]] = []
-    for (place_a, a), (place_b, b) in combinations(enumerate(unions.devices), 2):
+    groups = [list(unions.devices)]
+    if len(unions.devices) > ALL_PAIRED:
+        hosts: dict[str, list[str]] = {}
+        for name, device in unions.devices.items():
+            hosts.setdefault(device.host, []).append(name)
+        groups = list(hosts.values())
+    return frame(PAIR_COLUMNS, [row for names in groups for row in _pairs(unions, names)])
+
+
+def _pairs(unions: Unions, names: Sequence[str]) -> list[_Pair]:
+    """The rows of the pairs of some devices."""
+    lengths = {name: iv.total(unions.devices[name].busy) for name in names}
+    overlap_of = _overlaps([unions.devices[name].busy for name in names])
+    rows: list[_Pair] = []
+    for (place_a, a), (place_b, b) in combinations(enumerate(names), 2):
         if unions.devices[a].clock != unions.devices[b].clock:
             rows.append((a, b, None, None, None, "their hosts' clocks are not aligned"))
             continue
@@ -156,7 +173,7 @@ def device_pairs(source: Source, windows: Windows | None = None) -> pd.DataFrame
                 reason,
             )
         )
-    return frame(PAIR_COLUMNS, rows)
+    return rows
 
 
 def _overlaps(sets: Sequence[iv.Intervals]) -> NDArray[np.int64]:

@@ -59,7 +59,13 @@ class Rows:
 
     def same_clock(self, device: int) -> NDArray[np.bool_]:
         """Which devices are on the clock of device k, shape (d,)."""
-        return np.array([clock == self.clocks[device] for clock in self.clocks], bool)
+        own = self.clocks[device]
+        return self._once(f"clock {own}", lambda: np.array([clock == own for clock in self.clocks], bool))
+
+    def number(self, device: str) -> int:
+        """The place of a device in `devices`."""
+        places = self._once("numbers", lambda: {name: place for place, name in enumerate(self.devices)})
+        return places[device]
 
     def _once(self, key: str, make: Callable[[], T]) -> T:
         """What `make` gives, kept."""

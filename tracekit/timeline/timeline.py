@@ -217,7 +217,7 @@ class Timeline:
                 clock_of.setdefault(host, (clock if isinstance(clock, str) else host) if several else only)
         return clock_of
 
-    @property
+    @part
     def clock_errors(self) -> dict[str, str]:
         """Why times of a device cannot be compared with its host's, of the devices of which launches or waits show it.
 

@@ -202,8 +202,11 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
 def _busy_ratio(timeline: Timeline, table: pd.DataFrame) -> float | None:
     """The mean share of the steps in which the devices of their clocks were busy."""
     busy = wall = 0
+    windows_of = {
+        clock: steps[["start_ps", "end_ps"]].to_numpy(np.int64) for clock, steps in table.groupby("clock", sort=False)
+    }
     for device in timeline.unions.devices.values():
-        windows = table.loc[table["clock"] == device.clock, ["start_ps", "end_ps"]].to_numpy()
+        windows = windows_of.get(device.clock, iv.EMPTY)
         busy += sum_exactly(iv.within(device.busy, windows))
         wall += sum_exactly(windows[:, 1] - windows[:, 0])
     return busy / wall if wall else None

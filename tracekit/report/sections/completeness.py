@@ -30,6 +30,7 @@ def section(result: Completeness) -> Section | None:
     if result.is_complete:
         return None
     sentences = [*([f"{result.waiting} {_WAITING} {_ALL_RANKS}"] if result.waiting else [])]
+    sentences += [result.bounds] if result.bounds else []
     sentences += [_lost(loss) for loss in records(result.losses)]
     if result.rows:
         sentences.append(_SHARES if result.shares else _ROWS)
@@ -51,6 +52,8 @@ def _result(result: Completeness) -> str:
         return "Some of the work was not recorded: busy times are lower bounds, and causes are not known."
     if result.waiting:
         return "Ranks are missing: how long collectives waited, and for which rank, is not known."
+    if result.bounds:
+        return "A few ranks are missing: the waiting of collectives is a lower bound."
     return ""
 
 
@@ -59,6 +62,7 @@ def data(result: Completeness) -> dict[str, Any]:
     return {
         "complete": result.is_complete,
         "waiting": result.waiting or None,
+        "bounds": result.bounds or None,
         "rows": result.rows or None,
         "shares": result.shares or None,
         "groups": plain(result.groups.head(MOST_DATA)),
