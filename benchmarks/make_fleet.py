@@ -106,7 +106,8 @@ class Times:
 
     def on_clock(self, host: int, times: Ints) -> Ints:
         """True times as the clock of a host shows them, in ps from the origin."""
-        return times * 1000 + np.rint(times * 1000 * self.drift[host]).astype(np.int64)
+        shown: Ints = times * 1000 + np.rint(times * 1000 * self.drift[host]).astype(np.int64)
+        return shown
 
 
 def _names(fleet: Fleet) -> tuple[list[str], list[str]]:

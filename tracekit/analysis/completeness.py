@@ -280,10 +280,10 @@ def _damaged_waiting(timeline: Timeline, losses: pd.DataFrame) -> str:
     return f"{_damage(lost.iloc[0])} Which device was last in a collective is not known."
 
 
-def _few_files(loss: Mapping[str, Any]) -> bool:
+def _few_files(loss: Mapping[Any, Any]) -> bool:
     """Whether a loss is that of the files of few of many hosts or ranks, which says nothing of the others."""
     lost, total = loss["lost"], loss["total"]
-    return loss["what"] == Loss.FILES and pd.notna(total) and lost < MANY_MISSING * total
+    return bool(loss["what"] == Loss.FILES and pd.notna(total) and lost < MANY_MISSING * total)
 
 
 def _damage(row: Any) -> str:

@@ -56,7 +56,7 @@ def merge(traces: Sequence[Trace], world_size: int | None = None, machines: Mapp
     clocks, clock_notes = _clocks(parts, hosts, machines or {}, joined["events"])
     lines = [_line(clocks[part.host]) for part in parts]
     zero = min(part.at_ps + line.shift(part.at_ps) for part, line in zip(parts, lines, strict=True))
-    tables = {name: _corrected(joined.pop(name), lines, zero) for name in _ON_AXIS}
+    tables: dict[str, Any] = {name: _corrected(joined.pop(name), lines, zero) for name in _ON_AXIS}
     tables["events"]["op"] = ops.renumbered([part.trace.events["op"] for part in parts])
     return Trace(
         **tables | {"events": _on_clocks(tables["events"], clocks)},
@@ -111,7 +111,9 @@ def _clocks(
     rows = events.table.iloc[needed_rows]
     if any(host != first for host, first in keeper.items()):
         names = rows["host"].cat
-        rows = rows.assign(host=categorical([keeper[str(host)] for host in names.categories], names.codes.to_numpy()))
+        rows = rows.assign(
+            host=categorical([keeper[str(host)] for host in names.categories], names.codes.to_numpy(np.int64))
+        )
     aligned, notes = clock_alignment.align(rows, list(timed), list(timed.values()))
     clocks = {host: Clock(host, host) for host in hosts} | {clock.host: clock for clock in aligned}
     for host, first in keeper.items():
@@ -208,11 +210,11 @@ def _on_clocks(events: pd.DataFrame, clocks: Mapping[str, Clock]) -> pd.DataFram
 
 def _host_table(parts: Sequence[Part], clocks: Mapping[str, Clock], zero: int) -> pd.DataFrame:
     """Trace.hosts, a row a part; an origin is what the part's own clock showed at the merged time 0."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for part in parts:
         clock, origin, line = clocks[part.host], _origin(part.trace), _line(clocks[part.host])
         own_zero = line.inverse(zero)
-        sizes = part.trace.hosts["world_size"].to_numpy(object, na_value=None)
+        sizes = [None if pd.isna(size) else int(size) for size in part.trace.hosts["world_size"].head(1)]
         rows.append(
             {
                 "host": part.host,
@@ -222,7 +224,7 @@ def _host_table(parts: Sequence[Part], clocks: Mapping[str, Clock], zero: int) -
                 "shift_ps": None if clock.line is None else line.shift(own_zero),
                 "drift_ppm": None if clock.line is None else line.drift * 1e6,
                 "residual_ps": clock.residual_ps,
-                "world_size": sizes[0] if len(sizes) else None,
+                "world_size": sizes[0] if sizes else None,
             }
         )
     table = frame(HOST_COLUMNS, {name: [row[name] for row in rows] for name in HOST_COLUMNS})
