@@ -5,11 +5,12 @@ Both are executors of `concurrent.futures`, and any other does as well. What sta
 imported only where it is used.
 """
 
+import logging
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -157,13 +158,18 @@ def _cluster(address: str) -> Iterator[Executor]:
             f"The Dask scheduler {address} cannot be reached: {reason}. Check the address, such as tcp://HOST:8786, "
             "and that it runs."
         ) from None
-    client = Client(address, timeout=_SCHEDULER_S, set_as_default=False)
+    # What distributed logs of a connection that ends, tracebacks too, a sentence says.
+    logging.disable()
     try:
-        _check_workers(client, address)
-        yield client.get_executor(pure=False, retries=_RETRIES)
+        client = Client(address, timeout=_SCHEDULER_S, set_as_default=False)
+        try:
+            _check_workers(client, address)
+            yield client.get_executor(pure=False, retries=_RETRIES)
+        finally:
+            with suppress(Exception):  # the scheduler may be gone
+                client.close(timeout=_CLOSE_S)
     finally:
-        with suppress(Exception):  # the scheduler may be gone
-            client.close(timeout=_CLOSE_S)
+        logging.disable(logging.NOTSET)
 
 
 async def _ask_scheduler(address: str) -> None:
@@ -201,5 +207,7 @@ def version() -> str:
 
 def reason_of(error: BaseException) -> str:
     """What an executor says of a task that gave nothing, on one line."""
+    if isinstance(error, CancelledError):
+        return "the scheduler is gone"
     text = " ".join(str(error).split())[:_LONGEST_REASON].rstrip(".")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
