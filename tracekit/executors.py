@@ -20,6 +20,7 @@ from tracekit.version import __version__
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing.connection import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,15 +45,22 @@ class Processes(Executor):
         self.count = count or cores.threads(_MOST)
         self._pool: ProcessPoolExecutor | None = None
         self._lone: ProcessPoolExecutor | None = None
+        self._needed: Connection | None = None  # closed where the processes are needed no more
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the processes, what they do too where an error has come."""
+        if kind and self._needed:
+            self._needed.close()
+        self.shutdown()
 
     def submit(self, task: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run `task` in one of the processes."""
-        self._pool = self._pool or _pool(self.count)
+        self._pool = self._pool or self._new_pool(self.count)
         return self._pool.submit(task, *args, **kwargs)
 
     def run_alone(self, task: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `task` gives in a process that runs nothing else meanwhile: none but it can have ended that."""
-        self._lone = self._lone or _pool(1)
+        self._lone = self._lone or self._new_pool(1)
         try:
             return self._lone.submit(task, *args, **kwargs).result()
         except BrokenExecutor:
@@ -64,6 +72,16 @@ class Processes(Executor):
         for pool in (self._pool, self._lone):
             if pool:
                 pool.shutdown(wait, cancel_futures=cancel_futures)
+
+    def _new_pool(self, count: int) -> "ProcessPoolExecutor":
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        # A fork of a process with threads, as of numpy and Arrow, may wait for a lock that no thread of it holds.
+        context = get_context("spawn")
+        if not self._needed:
+            self._end, self._needed = context.Pipe(duplex=False)
+        return ProcessPoolExecutor(count, context, _end_with_parent, (self._end,))
 
 
 def results(
@@ -117,24 +135,13 @@ def executor_of(jobs: int | None, dask: str | None) -> Iterator[Executor]:
         yield executor
 
 
-def _pool(count: int) -> "ProcessPoolExecutor":
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    # A fork of a process with threads, as of numpy and Arrow, may wait for a lock that no thread of it holds.
-    return ProcessPoolExecutor(count, get_context("spawn"), _end_with_parent)
-
-
-def _end_with_parent() -> None:
-    """In a process of a pool: end at Ctrl-C without a word, and with the parent, which nothing else tells."""
-    from multiprocessing import parent_process
-
+def _end_with_parent(end: "Connection") -> None:
+    """In a process of a pool: end at Ctrl-C without a word, and where the parent closes the other `end` or is gone,
+    which nothing else tells."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent = parent_process()
 
     def wait() -> None:
-        if parent:
-            parent.join()
+        end.poll(None)
         os._exit(1)
 
     threading.Thread(target=wait, name="tracekit parent", daemon=True).start()
