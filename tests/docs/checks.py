@@ -25,6 +25,7 @@ OTHERS = {
     "nsys-jax",
     "nvidia-smi",
     "rocprofv3",
+    "rsync",
     "srun",
     "pip",
     "sudo",

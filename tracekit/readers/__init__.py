@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TypeVar
 
@@ -98,6 +99,13 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
         return merge.merge(traces, sizes.pop() if several else None, machines or None)
 
     trace = _guarded(merged, tree.path)
+    absent = [name for name in machines if name not in set(trace.hosts["host"])]
+    if absent and len(trace.hosts) + len(absent) == len(machines):  # hosts are called as their files are
+        names = ", ".join(absent[:_NAMED]) + (f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else "")
+        unknown.append(
+            f"{_CAPTURE} names {len(machines)} processes, and the files of {len(absent)} are not here ({names}): copy "
+            f"them into {origin.directory}."
+        )
     of_hosts = dict.fromkeys(note for host in hosts for note in host.notes)
     return replace(
         trace,
@@ -264,7 +272,8 @@ def _results(
     here = set(origin.needed) - set(divided if is_fetched_there else ())
     tree.complete([*here, origin.directory / _CAPTURE])
     if executor and divided:
-        places = [tree.url_of(file) if is_fetched_there else str(file) for file in divided]
+        # A worker may have started in another directory.
+        places = [tree.url_of(file) if is_fetched_there else str(file.absolute()) for file in divided]
         tasks = [(place, str(file), origin.file_type.name) for place, file in zip(places, divided, strict=True)]
         answers = executors.results(executor, read_packed, tasks)
         yield from (_handed_over(answer, file) for answer, file in zip(answers, divided, strict=True))
@@ -306,14 +315,20 @@ def read_packed(where: str, name: str, file_type: str) -> bytes | TraceError | N
                     f"{name} is not on {platform.node()}: it was moved while it was read, or workers share no disk. "
                     "Put it where all of them see it, or into a bucket."
                 )
-            tree = remote.Tree(path, name)
+            # The directory stands for an export of several files.
+            names = [remote.Tree(path, name), remote.Tree(path.parent, str(Path(name).parent))]
+            names = [] if path == Path(name) else names
 
             def pack(path: Path) -> bytes | None:
                 host = _host_trace(path, its_type)
-                return None if host is None else summary.to_bytes(replace(host, trace=_named(host.trace, tree)))
+                return (
+                    None if host is None else summary.to_bytes(replace(host, trace=reduce(_named, names, host.trace)))
+                )
 
             result = _result(pack, path)
-            return TraceError(tree.named(str(result))) if isinstance(result, TraceError) else result
+            if isinstance(result, TraceError):
+                return TraceError(reduce(lambda text, tree: tree.named(text), names, str(result)))
+            return result
     except TracekitError as error:
         return TraceError(str(error))
 
