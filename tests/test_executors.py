@@ -86,12 +86,55 @@ def test_results_come_in_the_order_of_their_tasks(processes):
     assert [*results(processes, double, [(1,), (2,), (3,)])] == [2, 4, 6]
 
 
-def test_a_task_whose_process_dies_runs_once_more_and_then_is_lost_alone(tmp_path):
-    once, always = str(tmp_path / "once"), str(tmp_path / "always")
+@pytest.mark.parametrize(("times", "is_lost"), [(1, False), (9, True)])
+def test_a_task_whose_process_dies_runs_once_more_and_is_then_lost_alone(tmp_path, times, is_lost):
     with Processes(2) as pool:
-        first, second, third = results(pool, die, [(once, 1), (always, 9), (str(tmp_path / "never"), 0)])
-    assert (first, third) == ("once", "never")
-    assert isinstance(second, BrokenExecutor)
+        first, second = results(pool, die, [(str(tmp_path / "first"), times), (str(tmp_path / "second"), 0)])
+    assert second == "second"
+    assert isinstance(first, BrokenExecutor) if is_lost else first == "first"
+
+
+def interrupted():
+    with Processes(1) as pool:
+        assert pool.submit(double, 1).result() == 2
+        pool.submit(time.sleep, 600)
+        raise KeyboardInterrupt
+
+
+def test_an_error_ends_what_the_processes_do():
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - begun < 300
+
+
+def is_running(process):
+    """Whether a process runs, which its parent may have left unreaped."""
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+ORPHANED = """
+    import os, signal, sys, time
+    from tracekit.executors import Processes
+
+    if __name__ == "__main__":
+        pool = Processes(1)
+        print(pool.submit(os.getpid).result(), flush=True)
+        pool.submit(time.sleep, 600)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_end_with_the_one_that_has_started_them(tmp_path):
+    script = tmp_path / "orphaned.py"
+    script.write_text(textwrap.dedent(ORPHANED))
+    program = subprocess.run([sys.executable, script], env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=-1, stderr=-1)
+    assert program.returncode == -9
+    process, deadline = int(program.stdout), time.monotonic() + 60
+    while is_running(process) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(process)
 
 
 def test_a_file_whose_worker_dies_is_a_note_and_a_hole(tmp_path):
