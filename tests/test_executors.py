@@ -16,6 +16,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 import tracekit
 from tests.executor_tasks import die, double
 from tests.programs import ROOT
+from tests.readers.nsys.exports import Tables
+from tests.readers.nsys.test_parquet_export import as_parquet
 from tests.readers.test_summary import assert_equal
 from tests.simulator.clocks import recorder
 from tests.simulator.random_jobs import random_job
@@ -63,6 +65,21 @@ def test_any_executor_gives_the_trace_that_this_process_reads(tmp_path, monkeypa
     assert other.capture == trace.capture
     with ThreadPoolExecutor(2) as pool:
         assert_equal(trace, read(source, executor=pool))
+
+
+def test_an_export_of_several_files_is_one_task_and_named_by_its_directory(tmp_path, monkeypatch, memory):
+    for rank in (0, 1):
+        (tmp_path / "logs" / f"rank{rank}").mkdir(parents=True)
+        export = Tables().kernel("gemm", 100, 150 + rank).write(tmp_path / f"{rank}.sqlite")
+        as_parquet(export, tmp_path / "logs" / f"rank{rank}" / "run_pqtdir")
+    memory.put(str(tmp_path / "logs"), "/bucket/logs", recursive=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tracekit.remote.is_shared", bool)
+    for source in (Path("logs"), "memory://bucket/logs"):
+        called = Called()
+        trace, other = read(source), read(source, executor=called)
+        assert_equal(trace, other)
+        assert len(called.calls) == len(trace.hosts) == 2
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +268,15 @@ def test_dask_that_is_not_installed_is_named_with_its_extra(monkeypatch, capsys)
 def test_jobs_and_dask_together_are_refused(monkeypatch, capsys):
     words = said(monkeypatch, capsys, "read", "x", "--jobs", 2, "--dask", "tcp://localhost:8786")
     assert words == "tracekit: Give --jobs or --dask: the one reads on this machine, the other on a cluster.\n"
+
+
+def test_a_saved_report_has_nothing_to_divide(tmp_path, monkeypatch, capsys):
+    source, _ = job_in(tmp_path / "traces")
+    tracekit.report(source, tmp_path / "report")
+    words = said(monkeypatch, capsys, "report", tmp_path / "report", "--jobs", 2)
+    assert words == (
+        f"tracekit: {tmp_path}/report is a saved report, which no executor reads. Leave out --jobs and --dask.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -288,6 +288,8 @@ def report(
     from tracekit.timeline.timeline import timeline_of
 
     saved = is_saved_report(source)
+    if saved and (jobs is not None or dask is not None):
+        raise TracekitError(f"{source} is a saved report, which no executor reads. Leave out --jobs and --dask.")
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
         one_part(phase, step, start, end)
