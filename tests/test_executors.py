@@ -88,15 +88,9 @@ def processes():
         yield pool
 
 
-def test_two_processes_write_the_same_report(tmp_path, processes):
+def test_two_processes_give_the_trace_that_one_reads(tmp_path, processes):
     source, _ = job_in(tmp_path / "traces", "kineto")
-    for name, executor in (("one", None), ("two", processes)):
-        tracekit.report(source, tmp_path / name, executor=executor)
-    files = {path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()}
-    assert {Path("summary.json"), Path("intervals.parquet")} <= files
-    assert [
-        name for name in files if (tmp_path / "one" / name).read_bytes() != (tmp_path / "two" / name).read_bytes()
-    ] == []
+    assert_equal(read(source), read(source, executor=processes))
 
 
 def test_results_come_in_the_order_of_their_tasks(processes):
@@ -270,9 +264,23 @@ def test_jobs_and_dask_together_are_refused(monkeypatch, capsys):
     assert words == "tracekit: Give --jobs or --dask: the one reads on this machine, the other on a cluster.\n"
 
 
+class Asked(Called):
+    def submit(self, task, /, *arguments, **_):
+        raise TracekitError("asked")
+
+
+def test_reports_and_the_command_line_hand_the_executor_on(tmp_path, monkeypatch, capsys):
+    source, _ = job_in(tmp_path / "traces")
+    with pytest.raises(TracekitError, match=r"^asked$"):
+        tracekit.report(source, tmp_path / "report", executor=Asked())
+    monkeypatch.setattr(Processes, "submit", Asked.submit)
+    for command in ("read", "report"):
+        assert said(monkeypatch, capsys, command, source, "--jobs", 2) == "tracekit: asked\n"
+
+
 def test_a_saved_report_has_nothing_to_divide(tmp_path, monkeypatch, capsys):
     source, _ = job_in(tmp_path / "traces")
-    tracekit.report(source, tmp_path / "report")
+    tracekit.analyse(source).save(tmp_path / "report")
     words = said(monkeypatch, capsys, "report", tmp_path / "report", "--jobs", 2)
     assert words == (
         f"tracekit: {tmp_path}/report is a saved report, which no executor reads. Leave out --jobs and --dask.\n"
@@ -347,10 +355,11 @@ def test_a_cluster_that_loses_a_worker_on_the_way_gives_the_same_report_bit_for_
     with executor_of(None, address) as executor:
         trace = read(source, executor=executor)
     assert marker.exists(), "no worker was killed"
-    assert_equal(read(source), trace)
-    with executor_of(None, address) as executor:
-        tracekit.report(source, tmp_path / "cluster", executor=executor)
-    tracekit.report(source, tmp_path / "here")
-    for path in (tmp_path / "here").rglob("*"):
-        if path.is_file():
-            assert (tmp_path / "cluster" / path.relative_to(tmp_path / "here")).read_bytes() == path.read_bytes(), path
+    here = read(source)
+    assert_equal(here, trace)
+    tracekit.analyse(here).save(tmp_path / "here")
+    tracekit.analyse(trace).save(tmp_path / "cluster")
+    files = [path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*") if path.is_file()]
+    assert Path("summary.json") in files
+    one, other = ([(tmp_path / name / file).read_bytes() for file in files] for name in ("here", "cluster"))
+    assert one == other
