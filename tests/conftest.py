@@ -21,6 +21,7 @@ SLOW = (
     "test_cli.py",
     "test_docs.py",
     "test_example_notebook.py",
+    "test_executors.py",
     "test_gpu_day.py",
     "test_missing_packages.py",
     "test_no_network.py",

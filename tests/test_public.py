@@ -5,6 +5,7 @@ import inspect
 import re
 import sys
 import typing
+from concurrent.futures import Executor
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,13 @@ from tracekit.timeline.timeline import Source, Timeline
 
 PUBLIC = [getattr(tracekit, name) for name in tracekit.__all__ if name != "__version__"]
 # What modules import only for type checkers.
-NAMES = {"Source": Source, "Timeline": Timeline, "Report": tracekit.Report, "Check": tracekit.Check}
+NAMES = {
+    "Source": Source,
+    "Timeline": Timeline,
+    "Report": tracekit.Report,
+    "Check": tracekit.Check,
+    "Executor": Executor,
+}
 # A command whose function is what others are made of, and the other way round: none.
 COMMANDS = {"capture", "check", "compare", "read", "report", "figure", "export", "summarise", "view", "doctor"} | {
     "history"
@@ -104,7 +111,7 @@ def test_what_means_the_same_has_the_same_name_in_every_function():
 
 @pytest.mark.parametrize("name", ["analyse", "export", "figure", "report", "timeline_of"])
 def test_what_takes_a_path_too_takes_run_and_kinds_as_read_does(name, monkeypatch, tmp_path):
-    def read(*arguments, strict):
+    def read(*arguments, strict, executor):
         raise tracekit.TraceError(repr(arguments))
 
     monkeypatch.setattr("tracekit.timeline.timeline.read", read)
@@ -145,7 +152,7 @@ FORMS = {
 def read_once(monkeypatch):
     """Paths are read where each one must be the trace's; the tests share what was read."""
 
-    def read(source, run, kinds, strict):
+    def read(source, run, kinds, strict, executor):
         assert str(getattr(source, "path", source)) == str(traces.path(TRACE))
         return traces.trace(TRACE)
 

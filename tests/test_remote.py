@@ -20,7 +20,7 @@ import tracekit
 from tests.readers import test_nsys_jax
 from tests.readers.nsys import test_parquet_export
 from tests.readers.nsys.exports import Tables
-from tracekit import TracekitError, remote
+from tracekit import TracekitError, executors, remote
 from tracekit.cli import app
 from tracekit.gate import baselines
 
@@ -114,6 +114,18 @@ def test_a_log_directory_reads_as_from_a_disk_and_is_named_by_its_url(store, tmp
     assert newest.notes[0] == f"{url} contains 2 runs; r2 was read. --run NAME picks another."
     same_events(newest, tracekit.read(local, "r2"))
     same_events(tracekit.read(url, "r1"), tracekit.read(local, "r1"))
+
+
+def test_processes_fetch_the_files_of_a_run_from_the_store_themselves(s3, cache):
+    for rank, file in enumerate((FIRST, SECOND)):
+        put(s3, file, f"s3://bucket/logs/rank{rank}/host.xplane.pb")
+    here = tracekit.read("s3://bucket/logs")
+    shutil.rmtree(cache)
+    with executors.Processes(2) as pool:
+        there = tracekit.read("s3://bucket/logs", executor=pool)
+    same_events(here, there)
+    assert there.hosts["source"].tolist() == [f"s3://bucket/logs/rank{rank}/host.xplane.pb" for rank in (0, 1)]
+    assert there.notes == here.notes
 
 
 def test_a_single_file_reads_with_the_capture_json_beside_it(memory, tmp_path):

@@ -72,6 +72,14 @@ _Kinds = Annotated[
 
 _Strict = Annotated[bool, typer.Option("--strict", help="Refuse a trace of which anything is damaged or unreadable.")]
 
+_Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Read the files of a run in so many processes [default: where that is faster]."),
+]
+_Dask = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Read them on a Dask cluster: tcp://SCHEDULER:8786.")
+]
+
 _Folder = Annotated[Any, typer.Option("--baselines", **_PLACE, help="The folder of baselines.")]
 _Floor = Annotated[
     str | None, typer.Option(metavar="SHARE", help="By how much two captures of one program differ, such as 2%.")
@@ -219,15 +227,18 @@ def read(
     as_json: Annotated[bool, typer.Option("--json", help="Print the output as JSON.")] = False,
     kinds: _Kinds = None,
     strict: _Strict = False,
+    jobs: _Jobs = None,
+    dask: _Dask = None,
 ) -> None:
     """Show what a trace contains, its phases, steps and annotations by name, and what it lacks."""
-    from tracekit import console
+    from tracekit import console, executors
     from tracekit.report.terminal import trace_screen
     from tracekit.report.trace_contents import contents
 
     with console.progress(["reading", "counting"]) as progress:
         progress("reading")
-        trace = tracekit.read(source, run, kinds, strict=strict)
+        with executors.executor_of(jobs, dask) as executor:
+            trace = tracekit.read(source, run, kinds, strict=strict, executor=executor)
         progress("counting")
         inventory = contents(trace)
     if as_json:
@@ -265,9 +276,11 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
     kinds: _Kinds = None,
     strict: _Strict = False,
+    jobs: _Jobs = None,
+    dask: _Dask = None,
 ) -> None:
     """Report what ran in parallel, with tables and a timeline."""
-    from tracekit import console
+    from tracekit import console, executors
     from tracekit.files import is_saved_report
     from tracekit.report.part import choose, one_part
     from tracekit.report.report import default_directory, file_names
@@ -275,10 +288,15 @@ def report(
     from tracekit.timeline.timeline import timeline_of
 
     saved = is_saved_report(source)
+    if saved and (jobs is not None or dask is not None):
+        raise TracekitError(f"{source} is a saved report, which no executor reads. Leave out --jobs and --dask.")
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
         one_part(phase, step, start, end)
-        timeline = None if saved else timeline_of(source, run=run, kinds=kinds, strict=strict)
+        timeline = None
+        if not saved:
+            with executors.executor_of(jobs, dask) as executor:
+                timeline = timeline_of(source, run=run, kinds=kinds, strict=strict, executor=executor)
         result = tracekit.report(
             timeline or source,
             out,

@@ -87,6 +87,11 @@ def parts(url: str) -> tuple[str, ...]:
     return tuple(part for part in (split.netloc or split.scheme, *path) if part)
 
 
+def is_shared(url: str) -> bool:
+    """Whether other processes find at a URL what this one does, which is not so in its own memory."""
+    return "memory" not in url.partition("://")[0].split("::")
+
+
 @dataclass(frozen=True)
 class Tree:
     """What lies at a path, or at a `url`, as it lies on this machine: `path` is a file or a directory.
@@ -101,6 +106,11 @@ class Tree:
     def complete(self, files: Iterable[Path]) -> None:
         """Fetch these files of the tree, those that are there, whole."""
         self._complete([*files])
+
+    def url_of(self, file: Path) -> str:
+        """The URL of a file of the tree, "" where that is on this machine's disk."""
+        url = self.url if file == self.path else child(self.url, file.relative_to(self.path).as_posix())
+        return str(url) if self.url else ""
 
     def named(self, text: str) -> str:
         """`text` with the URL in place of the path on this machine."""

@@ -1,12 +1,14 @@
 """Several processes of one program leave one run, whoever has started them."""
 
 import json
+import platform
 import re
 
 import pytest
 
 import tracekit
-from tests.capture.test_capture import ROOT, capture, write
+from tests.capture.test_capture import ROOT, capture, start, write
+from tracekit.capture.processes import _free_port
 
 WORKLOAD = ROOT / "workloads" / "multiprocess.py"
 
@@ -119,3 +121,55 @@ def test_the_workload_of_several_processes_is_read_as_one_trace(tmp_path):
     # It is one: whatever the collectives tell must have room for no offset.
     shifts, residuals = trace.hosts["shift_ps"].dropna(), trace.hosts["residual_ps"].dropna()
     assert (shifts.abs() <= max(residuals, default=0)).all()
+
+
+JOINED = """
+    import os, sys, jax
+    index, port = int(sys.argv[1]), sys.argv[2]
+    jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=2, process_id=index)
+    jax.jit(lambda x: x + 1)(1.0).block_until_ready()
+"""
+
+
+def captured_by_two(tmp_path, *outs):
+    """The exit codes and what two processes said that capture into these directories."""
+    script = write(tmp_path, "joined.py", JOINED)
+    port = str(_free_port())
+    commands = [("-m", "tracekit", "capture", "--out", out, script, index, port) for index, out in enumerate(outs)]
+    started = [start(tmp_path, *command) for command in commands]
+    said = [process.communicate(timeout=120)[1] for process in started]
+    return [process.returncode for process in started], said
+
+
+def test_processes_that_share_no_disk_say_which_files_to_copy_where(tmp_path):
+    codes, (first, second) = captured_by_two(tmp_path, "here", "there")
+    assert codes == [0, 0], first + second
+    (run,), (other,) = ([*(tmp_path / out / "plugins" / "profile").iterdir()] for out in ("here", "there"))
+    assert run.name == other.name
+    node = platform.node()
+    assert (
+        f"tracekit: this host shares no disk with 1 of the other processes ({node}-1): copy their files from the run "
+        f"{run.name} on their hosts into {run} here, or `tracekit summarise` each there, and report on a directory of "
+        "the summaries. --out gs://BUCKET/... gathers the next capture by itself.\n"
+    ) in first
+    assert (
+        f"tracekit: process 1 shares no disk with process 0 on {node}: its files stay here, in {other}, and have to be "
+        "copied into the run of that name there.\n"
+    ) in second
+    assert [sorted(path.name for path in (tmp_path / out).iterdir()) for out in ("here", "there")] == [["plugins"]] * 2
+    alone = tracekit.read(tmp_path / "here")
+    assert (
+        f"capture.json names 2 processes, and the files of 1 are not here ({node}-1): copy them into {run}."
+    ) in alone.notes
+    for path in other.iterdir():
+        path.rename(run / path.name)
+    both = tracekit.read(tmp_path / "here")
+    assert both.hosts["host"].tolist() == [f"{node}-0", f"{node}-1"]
+    assert not any("capture.json names" in note for note in both.notes)
+
+
+def test_processes_that_share_a_disk_say_nothing_of_copying(tmp_path):
+    codes, said = captured_by_two(tmp_path, "here", "here")
+    assert codes == [0, 0], said
+    assert not any("disk" in text for text in said)
+    assert len([*(tmp_path / "here").glob("plugins/profile/*/*.xplane.pb")]) == 2

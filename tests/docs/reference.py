@@ -47,7 +47,8 @@ def _parameters(function: object) -> str:
     text = str(inspect.signature(function))  # type: ignore[arg-type]
     for name, alias in _ALIASES.items():
         text = text.replace(inspect.formatannotation(alias), name)
-    text = re.sub(r"\b(?:tracekit\.\w+(?:\.\w+)*|pandas|pathlib|collections\.abc|typing)\.(?=\w)", "", text)
+    shown = r"\b(?:tracekit\.\w+(?:\.\w+)*|pandas|pathlib|concurrent\.futures\._base|collections\.abc|typing)\.(?=\w)"
+    text = re.sub(shown, "", text)
     return text.replace("'", "").replace("_local.", "").replace("core.frame.", "")
 
 

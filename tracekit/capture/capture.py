@@ -117,7 +117,8 @@ def capture(
         return _several(processes, place, [*words, script, *args])
     with _one_at_a_time(), _folder(place) as folder, _script.put_back() if restore else nullcontext():
         pid = os.getpid()
-        profile = Session(folder, name, devices, host_level, python_tracer, stretch, about, watched=not restore)
+        options: dict[str, bool] = {"watched": not restore, "uploaded": isinstance(place, str)}
+        profile = Session(folder, name, devices, host_level, python_tracer, stretch, about, **options)
         begin = time.perf_counter()
 
         def finish(ending: _script.Ending, exit_code: int | None) -> Captured:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("OMPI_MCA_ess_
 _LAUNCHERS = frozenset(
     ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "orted", "prterun", "prte", "prted", "hydra_pmi_proxy")
 ) | {"slurmstepd"}
-_KEY, _MACHINES = "tracekit/run", "tracekit/machine/"
+_KEY, _MACHINES, _APART = "tracekit/run", "tracekit/machine/", "apart"
+_NAMED = 3  # of the processes that share no disk, so many are named
 _AGREE_S = 20  # process 0 says the name of its run as soon as its profile starts, which is seconds after jax does
 _OTHERS_S = 45.0  # for the traces of the others, once one has failed; gloo waits 30 s for one that does not come
 
@@ -131,35 +133,79 @@ def joined() -> int | None:
     return jax.process_index() if jax.process_count() > 1 else None
 
 
-def agreed(name: str, index: int) -> str | None:
-    """The name of the run that process 0 captures into; None if it says none, because nobody captures it."""
+@dataclass(frozen=True)
+class Agreed:
+    """The run that process 0 captures into: its `name`, the `host` of process 0, and whether this process `shares` its
+    disk."""
+
+    name: str
+    host: str
+    shares: bool
+
+
+def agreed(name: str, index: int, folder: Path) -> Agreed | None:
+    """What the processes agree on; None if process 0 says nothing, because nobody captures it.
+
+    Process 0 leaves its `draft` in `folder` before it says the run's name, and the others look for it in their own.
+    """
     from jax._src import distributed
 
     client = distributed.global_state.client
     if client is None:
         return None
+    own = f"{platform.node()}-{index} {_machine()}"
     with suppress(Exception):  # of jaxlib, without a class of its own: the time is over, or the other is gone
-        client.key_value_set(f"{_MACHINES}{index}", f"{platform.node()}-{index} {_machine()}", allow_overwrite=True)
         if index == 0:
-            client.key_value_set(_KEY, name, allow_overwrite=True)
-            return name
-        found: str = client.blocking_key_value_get(_KEY, _AGREE_S * 1000)
-        return found
+            draft(folder, name, 0).mkdir(parents=True, exist_ok=True)
+            client.key_value_set(f"{_MACHINES}{index}", own, allow_overwrite=True)
+            client.key_value_set(_KEY, f"{name} {platform.node()}", allow_overwrite=True)
+            return Agreed(name, platform.node(), True)
+        found, host = client.blocking_key_value_get(_KEY, _AGREE_S * 1000).split()
+        shares = draft(folder, found, 0).is_dir()
+        text = own if shares else f"{own} {_APART}"
+        client.key_value_set(f"{_MACHINES}{index}", text, allow_overwrite=True)
+        return Agreed(found, host, shares)
     return None
 
 
-def machines() -> dict[str, str]:
-    """The machine of each process that captures into one run, by its file's name: processes of one share a clock."""
+def draft(folder: Path, name: str, index: int) -> Path:
+    """Where the profiler of a process writes the run `name` of `folder`. What reads traces passes over hidden
+    directories."""
+    return folder / f".{name}-{index}"
+
+
+def machines() -> tuple[dict[str, str], list[str]]:
+    """The machine of each process that captures into one run, by its file's name: processes of one share a clock; and
+    the names of those that share no disk with process 0."""
     import jax
     from jax._src import distributed
 
     client: Any = distributed.global_state.client
     found: dict[str, str] = {}
+    apart: list[str] = []
     with suppress(Exception):  # as above: one that nobody captures
         for index in range(jax.process_count()):
-            host, machine = client.blocking_key_value_get(f"{_MACHINES}{index}", _AGREE_S * 1000).split()
+            host, machine, *shares = client.blocking_key_value_get(f"{_MACHINES}{index}", _AGREE_S * 1000).split()
             found[host] = machine
-    return found
+            apart += [host] * (shares == [_APART])
+    return found, apart
+
+
+def told_apart(run: Path, found: Agreed, index: int, apart: Sequence[str]) -> str:
+    """What to do where processes share no disk, as process `index` has to say it; "" where they do."""
+    if index and not found.shares:
+        return (
+            f"process {index} shares no disk with process 0 on {found.host}: its files stay here, in {run}, and have "
+            "to be copied into the run of that name there."
+        )
+    if not apart:
+        return ""
+    names = ", ".join(apart[:_NAMED]) + (f" and {len(apart) - _NAMED} more" if len(apart) > _NAMED else "")
+    return (
+        f"this host shares no disk with {len(apart)} of the other processes ({names}): copy their files from the run "
+        f"{run.name} on their hosts into {run} here, or `tracekit summarise` each there, and report on a directory of "
+        "the summaries. --out gs://BUCKET/... gathers the next capture by itself."
+    )
 
 
 def gather(written: Path, run: Path, index: int) -> None:

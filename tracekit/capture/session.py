@@ -35,7 +35,8 @@ _QUIET_S = 0.02  # the CPU runtime closes its pool regions a little after the re
 class Session:
     """The profile of one capture: it waits for jax, starts with the first backend, or with its `stretch`, and keeps the
     script's own away. `about` is what is known before the run; it begins capture.json. Where it is `watched`, a second
-    process says what was saved if this one is killed or crashes."""
+    process says what was saved if this one is killed or crashes. Where it is `uploaded`, nobody has to copy files
+    between hosts."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Session:
         stretch: Stretch | None,
         about: Mapping[str, Any],
         watched: bool = False,
+        uploaded: bool = False,
     ) -> None:
         self.folder, self.name, self.devices = folder, name, devices
         self.host_level, self.python_tracer = host_level, python_tracer
@@ -54,6 +56,9 @@ class Session:
         self.facts: dict[str, Any] | None = None  # what the capture ran on; set once the profile runs
         self.problem: str | None = None  # why the profile did not start
         self.process: int | None = None  # the number of this process in a run that several capture
+        self._agreed: processes.Agreed | None = None  # what these have agreed on
+        self._apart: list[str] = []  # those of them that share no disk with process 0
+        self._is_uploaded = uploaded
         self.is_stopped = False
         self._stopped = threading.Event()
         self.counter: StepCounter | None = None
@@ -79,8 +84,8 @@ class Session:
     @property
     def _profiled(self) -> Path:
         """Where the profiler writes, so that a run is there whole or not at all, and not beside other processes, which
-        may give their files the same name. What reads traces passes over hidden directories."""
-        return self.folder / f".{self.name}-{self.process or 0}"
+        may give their files the same name."""
+        return processes.draft(self.folder, self.name, self.process or 0)
 
     @property
     def unreached(self) -> str:
@@ -212,6 +217,11 @@ class Session:
             os.replace(written, self.run)
         else:
             processes.gather(written, self.run, self.process)
+            assert self._agreed is not None
+            if not self._is_uploaded and (
+                sentence := processes.told_apart(self.run, self._agreed, self.process, self._apart)
+            ):
+                say(sentence)
 
     def _watch(self) -> None:
         """Say once where devices have work, and for long nothing computes."""
@@ -428,13 +438,17 @@ class Session:
                 jax.profiler.start_trace(str(self._profiled), profiler_options=options)
         except Exception as error:  # it must not end the script
             self._sudden_end.avert()
+            shutil.rmtree(self._profiled, ignore_errors=True)
             self._fail(f"jax.profiler did not start: {error}")
             return
         self._load.start()
         if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
             threading.Thread(target=self._watch, name="tracekit watch", daemon=True).start()
+        machines: dict[str, str] = {}
+        if self.process == 0:
+            machines, self._apart = processes.machines()
         self.facts = {
-            **({} if self.process != 0 else {"machines": processes.machines()}),
+            **({"machines": machines} if machines else {}),
             "profiled_after_s": round(time.monotonic() - self._begun, 6),
             **({} if self.stretch is None else {"stretch": asdict(self.stretch)}),
             "versions": {
@@ -455,11 +469,11 @@ class Session:
         """Where jax.distributed has joined several processes: capture into the run of process 0."""
         if (index := processes.joined()) is None:
             return
-        name = processes.agreed(self.name, index)
-        if name is None:
+        self._agreed = processes.agreed(self.name, index, self.folder)
+        if self._agreed is None:
             say(f"process 0 of this program is not captured into {self.folder}: process {index} has a run of its own.")
         else:
-            self.name, self.process = name, index
+            self.name, self.process = self._agreed.name, index
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):

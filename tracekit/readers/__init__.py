@@ -2,16 +2,18 @@
 
 import json
 import os
+import platform
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TypeVar
 
-from tracekit import cores, remote
+from tracekit import cores, executors, remote
 from tracekit.columns import concat, constant, frame, records
-from tracekit.errors import TraceError
+from tracekit.errors import TraceError, TracekitError
 from tracekit.files import path_of
 from tracekit.readers import chrome, device_clocks, find, formats, losses, merge, summary
 from tracekit.readers.chrome import Dialect, Document
@@ -26,6 +28,8 @@ T = TypeVar("T")
 
 _NAMED = 3  # of the files that cannot be read, so many are named
 _MOST_THREADS = 4  # each holds a whole file
+# Starting processes takes as long as reading so much text, which Python holds its lock for.
+_WORTH_BYTES, _OF_GZ = 96_000_000, 10
 _CAPTURE = "capture.json"  # what `tracekit capture` says of a run
 
 
@@ -35,6 +39,7 @@ def read(
     kinds: str | os.PathLike[str] | None = None,
     *,
     strict: bool = False,
+    executor: Executor | None = None,
 ) -> Trace:
     """The trace at `source`: a file of any format, a run of several hosts or ranks, or a directory that holds runs.
 
@@ -43,20 +48,23 @@ def read(
     says so. The files of a run become one trace, as `merge` says; a summary (`tracekit.summarise`) stands for the file
     that it was made of. `kinds` is a file of the user's own rules for what an operation is (vocabulary.rules); a
     mistake in it is raised before anything is read. Of damaged files what is whole is read; what is not is counted in
-    `Trace.losses` and told in `Trace.notes`. Raises TraceError if nothing is there, if nothing of it is whole, if there
+    `Trace.losses` and told in `Trace.notes`. An `executor` (`concurrent.futures`), of processes or of Dask, reads the
+    files of a run beside each other and hands over their summaries, so the trace is the same; its workers have to see
+    the files, and fetch those at a URL themselves. A file whose worker dies is lost as a damaged one is. Raises
+    TraceError if nothing is there, if nothing of it is whole, if there
     is no run of that name, or with `strict` if anything is damaged.
     """
     place = path_of(source)
     own = rules.read(kinds) if kinds else ()
     with _located(place, run) as (tree, origin):
         try:
-            trace = _run(tree, origin)
+            trace = _run(tree, origin, executor)
             if run is None and len(origin.runs) > 1:
                 _refuse_nothing_whole(trace)
         except TraceError as error:
             if run is not None or strict:
                 raise
-            trace = _older_run(tree, origin.runs, error)
+            trace = _older_run(tree, origin.runs, error, executor)
         trace = _named(trace, tree)
     unused = rules.unused(trace.events, own)
     trace = replace(
@@ -70,9 +78,9 @@ def read(
     return trace
 
 
-def _run(tree: remote.Tree, origin: find.TraceFiles) -> Trace:
+def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) -> Trace:
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
-    hosts, unknown, damaged = _read_files(origin, tree)
+    hosts, unknown, damaged = _read_files(origin, tree, executor)
     hosts, notes = _of_one_profiler(hosts)
     files = len(origin.files) + len(origin.summaries) + len(origin.unreadable)
     lost = _lost_files([*origin.unreadable, *damaged], files)
@@ -90,6 +98,13 @@ def _run(tree: remote.Tree, origin: find.TraceFiles) -> Trace:
         return merge.merge([host.trace for host in hosts], sizes.pop() if several else None, machines or None)
 
     trace = _guarded(merged, tree.path)
+    absent = [name for name in machines if name not in set(trace.hosts["host"])]
+    if absent and len(trace.hosts) + len(absent) == len(machines):  # hosts are called as their files are
+        names = ", ".join(absent[:_NAMED]) + (f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else "")
+        unknown.append(
+            f"{_CAPTURE} names {len(machines)} processes, and the files of {len(absent)} are not here ({names}): copy "
+            f"them into {origin.directory}."
+        )
     of_hosts = dict.fromkeys(note for host in hosts for note in host.notes)
     return replace(
         trace,
@@ -100,12 +115,12 @@ def _run(tree: remote.Tree, origin: find.TraceFiles) -> Trace:
     )
 
 
-def _older_run(tree: remote.Tree, runs: Sequence[str], error: TraceError) -> Trace:
+def _older_run(tree: remote.Tree, runs: Sequence[str], error: TraceError, executor: Executor | None) -> Trace:
     """The newest of `runs` behind the first, which failed with `error`, that can be read; raises that if there is
     none."""
     for name in runs[1:]:
         try:
-            trace = _run(tree, _find(tree.path, name))
+            trace = _run(tree, _find(tree.path, name), executor)
             _refuse_nothing_whole(trace)
         except TraceError:
             continue
@@ -197,22 +212,6 @@ def _lost_files(damaged: Sequence[str], files: int) -> list[Lost]:
     return [Lost(Loss.FILES, len(damaged), files, "; ".join(damaged[:_NAMED]) + more)]
 
 
-def _each(reader: Callable[[Path], T], files: Sequence[Path]) -> tuple[list[T], list[str]]:
-    """What `reader` gives of every file that can be read, and why others cannot.
-
-    A few are read at a time: the decoder of XSpaces, zlib and numpy hold no GIL. Raises TraceError if none can be read.
-    """
-    if len(files) == 1:
-        return [_guarded(reader, files[0])], []
-    with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
-        results = [*pool.map(lambda file: _result(reader, file), files)]
-    errors = {file: result for file, result in zip(files, results, strict=True) if isinstance(result, TraceError)}
-    if len(errors) == len(files):
-        raise errors[files[0]]
-    damaged = [str(error).replace(str(file), find.label(file)).rstrip(".") for file, error in errors.items()]
-    return [result for result in results if not isinstance(result, TraceError)], damaged
-
-
 def _result(reader: Callable[[Path], T], file: Path) -> T | TraceError:
     try:
         return _guarded(reader, file)
@@ -241,23 +240,108 @@ def _guarded(reader: Callable[[Path], T], file: Path) -> T:
         ) from error
 
 
-def _read_files(origin: find.TraceFiles, tree: remote.Tree) -> tuple[list[HostTrace], list[str], list[str]]:
+def _read_files(
+    origin: find.TraceFiles, tree: remote.Tree, executor: Executor | None = None
+) -> tuple[list[HostTrace], list[str], list[str]]:
     """What the files hold that a known profiler wrote, the note on others, and why files cannot be read."""
-    tree.complete([*origin.needed, origin.directory / _CAPTURE])
-    summaries = set(origin.summaries)
-    read_each, damaged = _each(
-        lambda file: (file, _host_trace(file, SUMMARY if file in summaries else origin.file_type)),
-        [*origin.files, *origin.summaries],
-    )
-    known = [host for _, host in read_each if host is not None]
-    unknown = [file.name for file, host in read_each if host is None]
+    files = [*origin.files, *origin.summaries]
+    results = [*_results(origin, tree, executor)]
+    errors = {file: result for file, result in zip(files, results, strict=True) if isinstance(result, TraceError)}
+    if len(errors) == len(files):
+        raise errors[files[0]]
+    known = [result for result in results if isinstance(result, HostTrace)]
+    unknown = [file.name for file, result in zip(files, results, strict=True) if result is None]
     writers = formats.writers(formats.CHROME)
     if not known:
         raise TraceError(
             f"{origin.files[0]} holds trace events, but not as {writers} writes them. Give the file that the profiler "
             "itself wrote."
         )
+    damaged = [str(error).replace(str(file), find.label(file)).rstrip(".") for file, error in errors.items()]
     return known, [f"Skipped {', '.join(unknown)}: not written by {writers}."] if unknown else [], damaged
+
+
+def _results(
+    origin: find.TraceFiles, tree: remote.Tree, executor: Executor | None
+) -> Iterator[HostTrace | TraceError | None]:
+    """What `_host_trace` gives of each file and then of each summary, or why it cannot be read."""
+    divided = origin.files if executor and _is_divided(origin, executor) else ()
+    # Of an export in Parquet the one file does not say which others there are.
+    is_fetched_there = bool(tree.url) and remote.is_shared(tree.url) and origin.file_type is not NSYS_PARQUET
+    here = set(origin.needed) - set(divided if is_fetched_there else ())
+    tree.complete([*here, origin.directory / _CAPTURE])
+    if executor and divided:
+        # A worker may have started in another directory.
+        places = [tree.url_of(file) if is_fetched_there else str(file.absolute()) for file in divided]
+        tasks = [(place, str(file), origin.file_type.name) for place, file in zip(places, divided, strict=True)]
+        answers = executors.results(executor, read_packed, tasks)
+        yield from (_handed_over(answer, file) for answer, file in zip(answers, divided, strict=True))
+    own = [(file, origin.file_type) for file in origin.files if not divided]
+    own += [(file, SUMMARY) for file in origin.summaries]
+
+    def read_here(each: tuple[Path, FileType]) -> HostTrace | TraceError | None:
+        file, its_type = each
+        return _result(lambda file: _host_trace(file, its_type), file)
+
+    if len(own) < 2:
+        yield from map(read_here, own)
+        return
+    # A few are read at a time: the decoder of XSpaces, zlib and numpy hold no GIL.
+    with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
+        yield from pool.map(read_here, own)
+
+
+def _is_divided(origin: find.TraceFiles, executor: Executor) -> bool:
+    """Whether the executor reads the files: any that a caller has made, and processes where they pay."""
+    if origin.file_type is SUMMARY:
+        return False
+    if not isinstance(executor, executors.Processes):
+        return True
+    if not executor.is_automatic:
+        return len(origin.files) > 1
+    sizes = sorted(file.stat().st_size * (_OF_GZ if file.suffix == ".gz" else 1) for file in origin.files)
+    return executor.count > 1 and origin.file_type is formats.CHROME and sum(sizes[:-1]) >= _WORTH_BYTES
+
+
+def read_packed(where: str, name: str, file_type: str) -> bytes | TraceError | None:
+    """What an executor runs: the summary of the file at a path or URL, None where `_host_trace` gives that, or why it
+    cannot be read; in them the file is called `name`."""
+    (its_type,) = (each for each in formats.FILE_TYPES if each.name == file_type)
+    try:
+        with remote.fetched(remote.place(where)) as path:
+            if not path.exists():
+                return TraceError(
+                    f"{name} is not on {platform.node()}: it was moved while it was read, or workers share no disk. "
+                    "Put it where all of them see it, or into a bucket."
+                )
+            # The directory stands for an export of several files.
+            names = [remote.Tree(path, name), remote.Tree(path.parent, str(Path(name).parent))]
+            names = [] if path == Path(name) else names
+
+            def pack(path: Path) -> bytes | None:
+                host = _host_trace(path, its_type)
+                return (
+                    None if host is None else summary.to_bytes(replace(host, trace=reduce(_named, names, host.trace)))
+                )
+
+            result = _result(pack, path)
+            if isinstance(result, TraceError):
+                return TraceError(reduce(lambda text, tree: tree.named(text), names, str(result)))
+            return result
+    except TracekitError as error:
+        return TraceError(str(error))
+
+
+def _handed_over(answer: bytes | Exception | None, file: Path) -> HostTrace | TraceError | None:
+    """What a worker has read of a file, or why it did not."""
+    if isinstance(answer, bytes):
+        return _result(lambda file: summary.from_bytes(answer, file), file)
+    if answer is None or isinstance(answer, TraceError):
+        return answer
+    return TraceError(
+        f"{file} was not read: its worker came to no end ({executors.reason_of(answer)}). If it takes more memory than "
+        "there is, read fewer files at a time, or on larger workers."
+    )
 
 
 def _host_trace(path: Path, file_type: FileType) -> HostTrace | None:

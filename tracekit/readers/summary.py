@@ -75,8 +75,20 @@ def is_summary(content: Content, sure: bool) -> bool:
     return content.head.startswith(_ZIP) and content.head[_NAME_AT:].startswith(_MANIFEST.encode())
 
 
-def write(host: HostTrace, path: Path) -> None:
-    """Write the summary of a host's trace to `path`."""
+def to_bytes(host: HostTrace) -> bytes:
+    """The summary of a host's trace as bytes: in this form a worker hands over what it has read."""
+    buffer = BytesIO()
+    write(host, buffer)
+    return buffer.getvalue()
+
+
+def from_bytes(summary: bytes, path: Path) -> HostTrace:
+    """What `to_bytes` was given; `path` is what an error names. Raises what `read` raises."""
+    return _read(BytesIO(summary), path)
+
+
+def write(host: HostTrace, file: Path | BytesIO) -> None:
+    """Write the summary of a host's trace to `file`."""
     trace = host.trace
     tables: dict[str, pa.Table] = {}
     steps: dict[str, dict[str, int]] = {}
@@ -101,7 +113,7 @@ def write(host: HostTrace, path: Path) -> None:
         "steps": steps,
     }
     tables[_LABELS] = pa.table(dict(zip(("frame", "column", "label"), zip(*labels, strict=True), strict=True)))
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_member(_MANIFEST), json.dumps(manifest, indent=1))
         for name, table in tables.items():
             archive.writestr(_member(f"{name}.parquet"), _parquet(table))
@@ -199,8 +211,12 @@ def _differences(numbers: Column, valid: Mask) -> Column:
 def read(path: Path) -> HostTrace:
     """What the summary at `path` was made of. Raises TraceError where it is damaged, or of a version that this one does
     not know."""
+    return _read(path, path)
+
+
+def _read(file: Path | BytesIO, path: Path) -> HostTrace:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             manifest = _manifest(archive)
             if manifest["tracekit_summary"] == VERSION:
                 return _host(archive, manifest)

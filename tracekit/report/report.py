@@ -23,6 +23,8 @@ from tracekit.files import (
 )
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from tracekit.report.model import Report
     from tracekit.report.part import Part
     from tracekit.timeline.timeline import Source, Timeline
@@ -46,12 +48,14 @@ def report(
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
     progress: Callable[[str], object] | None = None,
+    executor: "Executor | None" = None,
 ) -> "Report":
     """Analyse a trace and write the report's files into `out`, by default `reports/<trace>`; gives the report.
 
     `phases` to `devices`, `run` and `kinds` are as `tracekit.analyse` takes them. A `source` may also be a
     Report, or the directory of a saved one: what can be made without its trace is then written where `out` is given.
-    `progress` is called with the name of each step. Raises TracekitError where `out` lies inside the trace's own
+    `progress` is called with the name of each step. An `executor` reads the files of a run, as `tracekit.read` says.
+    Raises TracekitError where `out` lies inside the trace's own
     directory, or cannot be written, where a saved report is given any of those options, and what `tracekit.read` and
     `tracekit.analyse` raise.
     """
@@ -83,7 +87,7 @@ def report(
         refuse_inside(place, source)
         refuse_unwritable(place, "a report")
     progress("reading")
-    timeline = timeline_of(source, run=run, kinds=kinds)
+    timeline = timeline_of(source, run=run, kinds=kinds, executor=executor)
     progress("analysing")
     only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": devices}
     result = analyse(timeline, phases, alone, baseline, **only)

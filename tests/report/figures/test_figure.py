@@ -21,7 +21,7 @@ ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     demo = trace(ROWS, spans(("a/b c", 0, 50), ("..", 50, 80), ("é ü", 0, 80), ("con", 10, 20)))
-    monkeypatch.setattr("tracekit.timeline.timeline.read", lambda path, run, kinds, strict: demo)
+    monkeypatch.setattr("tracekit.timeline.timeline.read", lambda path, run, kinds, **_: demo)
     return tmp_path
 
 

@@ -112,7 +112,7 @@ def test_a_png_has_the_dots_that_were_asked_for(dpi, pixels, tmp_path):
 
 
 def test_the_command_hands_on_what_a_paper_asks_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("tracekit.timeline.timeline.read", lambda path, run, kinds, strict: timeline(1).trace)
+    monkeypatch.setattr("tracekit.timeline.timeline.read", lambda path, run, kinds, **_: timeline(1).trace)
     options = {"width": 3.3, "font_size": 6, "dpi": 100, "title": "", "formats": "png,pdf,svg"}
     png, pdf, svg = write_figures(tmp_path / "t", "partition", out=tmp_path / "o", **options)
     assert int.from_bytes(png.read_bytes()[16:20]) == pytest.approx(330, abs=1)
