@@ -69,7 +69,7 @@ def test_the_verdict_is_first_and_the_sections_follow_in_order():
 @pytest.mark.parametrize("name", NAMES)
 def test_what_repeats_is_folded_under_a_line_that_says_what_it_holds(name):
     folds = {section.get("id"): section.find("details") for section in tree(name).iter("section")}
-    is_open = {"verdict", "timeline", "important", "phases", "time", "top_ops"}
+    is_open = {"verdict", "fleet", "timeline", "important", "phases", "time", "top_ops"}
     assert {key for key, fold in folds.items() if fold is None or fold.get("class") != "part"} <= is_open
     report_sections = [*report(name).overview, *report(name).sections]
     for section in report_sections:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tracekit import intervals as iv
 from tracekit.analysis.explain import OF_WHOLE
+from tracekit.report.html import heat_map as heat
 from tracekit.report.html import pictures
 from tracekit.report.html.document import document, head, read
 from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, picoseconds, prose, table, tag
@@ -58,9 +59,15 @@ def page(report: Report, timeline: Timeline | None = None) -> str:
     `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline, and
     nothing leads into it.
     """
+    cells = Markup(heat.heat_map(report.fleet, timeline) if report.fleet else "")
+    if timeline is not None and report.fleet:
+        # Of a fleet those are drawn that stand for all.
+        timeline = timeline.narrowed(timeline.windows, report.fleet.drawn)
     data = None if timeline is None else Markup(payload(report, timeline))
     scripts, styles = ((), ()) if timeline is None else (SCRIPTS, STYLES)
-    parts = _parts(report, data)
+    if cells:
+        scripts, styles = (*dict.fromkeys((*scripts, *heat.SCRIPTS)),), (*styles, *heat.STYLES)
+    parts = _parts(report, data, cells)
     return document(
         report.headline,
         [(part.key, _SHORT.get(part.key, part.title)) for part in parts],
@@ -81,20 +88,25 @@ class Part(NamedTuple):
     fold: str | None = None
 
 
-def _parts(report: Report, timeline: Markup | None) -> list[Part]:
-    """Everything between the head and the foot, in order."""
+def _parts(report: Report, timeline: Markup | None, cells: Markup) -> list[Part]:
+    """Everything between the head and the foot, in order; `cells` are the data of the heat map of a fleet."""
     links = TimelineLinks(time_zero(report), lead=timeline is not None)
     parts = [Part("verdict", "Verdict", _verdicts(report))]
     if (missing := report.missing) and missing.sentences:
         parts.insert(0, _part(missing, report, links))
+    sections = [*report.overview, *report.sections]
+    if report.fleet:
+        of_fleet = sections.pop(0)
+        parts.append(Part(of_fleet.key, of_fleet.title, join([_heat_map(cells), _content(of_fleet, report, links)])))
     if timeline is not None:
         without = tag("noscript", tag("p", "The timeline needs JavaScript; all figures stand on this page without it."))
-        parts.append(Part("timeline", report.timeline_title(), join([without, timeline])))
+        some = _drawn(report)
+        parts.append(Part("timeline", report.timeline_title(), join([without, some, timeline])))
     if lines := highlights(report.sections):
         items = (tag("li", _beside(line.sentence, line.action)) for line in lines)
         scope = tag("p", prose(f"Here, {report.scope}"), class_="about") if report.scope else None
         parts.append(Part("important", "What matters most", join([scope, tag("ol", *items, class_="losses")])))
-    there = [its for its in (*report.overview, *report.sections) if not its.lacking and its is not report.missing]
+    there = [its for its in sections if not its.lacking and its is not report.missing]
     there.sort(key=lambda its: _FIRST.index(its.key) if its.key in _FIRST else len(_FIRST))
     if report.classification:
         there.append(report.classification)
@@ -107,6 +119,22 @@ def _parts(report: Report, timeline: Markup | None) -> list[Part]:
         first = f"{quantity(len(report.notes), 'note')}: {report.notes[0]}"
         parts.append(Part("notes", "Notes", _list(map(prose, report.notes)), first))
     return parts
+
+
+def _heat_map(cells: Markup) -> Markup | None:
+    """The place of the heat map with its data; None where there is none."""
+    if not cells:
+        return None
+    without = tag("noscript", tag("p", "The heat map needs JavaScript; the tables below have its extremes."))
+    return tag("div", without, cells, id="heat-map")
+
+
+def _drawn(report: Report) -> Markup | None:
+    """Which devices of a fleet the timeline shows."""
+    if not report.fleet:
+        return None
+    drawn = f"{len(report.fleet.drawn)} of {count(len(report.fleet.ranks))} devices are drawn, and stand for all"
+    return tag("p", prose(f"{drawn}: {', '.join(report.fleet.drawn)}."), class_="about")
 
 
 def _part(section: Section, report: Report, links: TimelineLinks) -> Part:
@@ -211,7 +239,8 @@ def _table(source: Table, report: Report, links: TimelineLinks) -> Markup:
     folded = tag("details", tag("summary", rows), open_table)
     match source.key:
         case "time":
-            return pictures.partitions(report)
+            # The bars of a fleet are those of a few devices.
+            return join([pictures.partitions(report), open_table if report.fleet else None])
         case "time.cells":
             return folded
         case "together":
@@ -221,7 +250,8 @@ def _table(source: Table, report: Report, links: TimelineLinks) -> Markup:
         case "steps.lengths":
             return join([open_table, pictures.walls(report, links)])
         case "steps.parts":
-            return pictures.typical(report) or open_table
+            bars = pictures.typical(report)
+            return join([bars, open_table]) if report.fleet else bars or open_table
         case _:
             return open_table
 

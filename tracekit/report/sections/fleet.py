@@ -27,8 +27,12 @@ from tracekit.report.section import (
 from tracekit.units import percent, quantity, time
 
 _BRIEF = 5
+# The column of a number of devices that were busy at once.
+BUSY = "devices busy"
 # Ranks that differ which are named, and rows of each list in summary.json.
 _NAMED, _MOST_DATA = 3, 100
+# Rows of a table, and those of one by the number of busy devices.
+_MOST_TABLE, _LEVELS = 500, 32
 _MEASURES = {"compute_ps": "compute", "exposed_collective_ps": "exposed comm.", "idle_ps": "idle"}
 _QUANTILES = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
 
@@ -161,8 +165,33 @@ def _place(number: int, share: float) -> int:
 
 
 def condensed(its: Section) -> Section:
-    """A section with distributions in place of tables of more than FEW devices."""
-    return replace(its, tables=tuple(map(distribution, its.tables)))
+    """A section with distributions in place of tables of more than FEW devices, whose other tables have at most
+    _MOST_TABLE rows."""
+    return replace(its, tables=tuple(_bounded(levels(distribution(table))) for table in its.tables))
+
+
+def _bounded(table: Table) -> Table:
+    if len(table.rows) <= _MOST_TABLE:
+        return table
+    about = f"{table.about} The first {_MOST_TABLE} of {len(table.rows):,} rows.".lstrip()
+    brief = tuple(row for row in table.brief if row < _MOST_TABLE)
+    return replace(table, rows=table.rows[:_MOST_TABLE], brief=brief, about=about)
+
+
+def levels(table: Table) -> Table:
+    """The time with exactly N devices busy, of many N as that with so many to so many; any other table as it is."""
+    busy = next((place for place, column in enumerate(table.columns) if column.head == BUSY), None)
+    if busy is None or len(table.rows) <= _LEVELS:
+        return table
+    width = -(-max(int(row[busy]) for row in table.rows) // _LEVELS)  # type: ignore[arg-type]  # counts
+    sums: dict[tuple[Cell, ...], list[Any]] = {}
+    for row in table.rows:
+        number = -(-int(row[busy]) // width)  # type: ignore[arg-type]
+        words = f"{(number - 1) * width + 1:,} to {number * width:,}" if number else "0"
+        of_level = sums.setdefault((*row[:busy], words), [0] * len(row[busy + 1 :]))
+        sums[*row[:busy], words] = [a + b for a, b in zip(of_level, row[busy + 1 :], strict=True)]
+    columns = (*table.columns[:busy], Column(BUSY, Unit.TEXT), *table.columns[busy + 1 :])
+    return replace(table, columns=columns, rows=tuple((*words, *figures) for words, figures in sums.items()))
 
 
 def distribution(table: Table) -> Table:
