@@ -128,7 +128,7 @@ class Fleet:
         unlike = self.ranks[self.ranks["differs_in"].notna()]
         if not len(unlike):
             return MEASURES[0]
-        return str(unlike.loc[unlike["differs_by"].abs().idxmax(), "differs_in"])
+        return str(unlike["differs_in"].iloc[int(unlike["differs_by"].abs().argmax())])
 
     @cached_property
     def drawn(self) -> tuple[str, ...]:
@@ -166,9 +166,10 @@ def fleet(partition: pd.DataFrame, steps: Steps, collectives: Collectives) -> Fl
 
 
 def groupings(fleet: Fleet, timeline: Timeline | None = None) -> tuple[Grouping, ...]:
-    """The ways in which the ranks of a fleet are groups, each of at least two groups that hold all ranks: by host; by
-    what the names of hosts begin with before their last number, as a rack's do; and, with the `timeline` of its trace,
-    by process group: the ranks that met in the same collectives, in sets of one size of which every rank is in one."""
+    """The ways in which the ranks of a fleet are groups, each of at least two groups that hold all ranks, and not each
+    one: by host; by what the names of hosts begin with before their last number, as a rack's do; and, with the
+    `timeline` of its trace, by process group: the ranks that met in the same collectives, in sets of one size of which
+    every rank is in one."""
     hosts = fleet.ranks["host"].tolist()
     found = [_grouping("host", hosts)]
     begins = {host: _NUMBERED.sub("", host) for host in {*hosts}}
@@ -178,7 +179,7 @@ def groupings(fleet: Fleet, timeline: Timeline | None = None) -> tuple[Grouping,
         found += _process_groups(fleet.ranks["device"].tolist(), timeline)
     different: dict[bytes, Grouping] = {}
     for grouping in found:
-        if len(grouping.names) > 1:
+        if 1 < len(grouping.names) < len(fleet.ranks):
             different.setdefault(pd.factorize(grouping.group_of)[0].tobytes(), grouping)
     return tuple(different.values())
 

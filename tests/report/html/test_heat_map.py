@@ -129,7 +129,7 @@ def test_the_smallest_of_several_hides_the_slow_rank_and_the_median_too(page):
         page.locator("label", has_text="Of several").locator("select").select_option(way)
         assert max(pixel(page, ".hm-rows", 0, 3)) < 130 < max(before)
         assert pixel(page, ".hm-rows", 6, 3) == before
-        assert f"shows the {way} of theirs" in page.locator("#heat-map .about").inner_text()
+        assert f"several ranks shows the {way}." in page.locator("#heat-map .about").inner_text()
 
 
 def test_the_tooltip_says_rank_host_step_and_every_measure(page, fleet):
@@ -148,7 +148,16 @@ def test_a_group_says_which_of_its_ranks_it_shows(page):
     said = told(page)
     assert said["group"] == "host0002"
     assert said["rank"] == "host0002/gpu:5"
-    assert said["compute"].endswith("the largest of 8 ranks")
+    assert said["compute"].endswith(", of 8 ranks the furthest from the median")
+
+
+def test_a_group_shows_the_rank_that_waited_least_too(page):
+    page.locator(".hm-measures button", has_text="exposed comm.").click()
+    point(page, ".hm-rows", 0, 4, 0)
+    assert told(page)["rank"] == "host0002/gpu:5"
+    page.locator("label", has_text="Of several").locator("select").select_option("largest")
+    point(page, ".hm-rows", 0, 5, 0)
+    assert told(page)["rank"] != "host0002/gpu:5"
 
 
 def test_a_click_opens_a_group_and_one_on_the_picture_goes_to_the_rank(page):

@@ -3,7 +3,12 @@
 ((tracekit) => {
   const { bytesOf, inflate, numbers } = tracekit.decode;
   // What a cell that stands for several shows of them.
-  const WAYS = ["largest", "median", "smallest"];
+  const WAYS = [
+    ["furthest", "furthest from the median"],
+    ["largest", "largest"],
+    ["median", "median"],
+    ["smallest", "smallest"],
+  ];
   // What the colours reach over: [key, words, share of the cells beyond either end].
   const REACHES = [
     ["all", "full range", 0],
@@ -25,7 +30,7 @@
     const measures = header.measures.map((measure) => {
       const values = numbers(packed[measure.key], measure);
       for (let i = 0; i < values.length; i++) values[i] = values[i] ? (values[i] - 1) * measure.unit_ps : NaN;
-      return { ...measure, values };
+      return { ...measure, values, medians: medians(values, facts.bins.length) };
     });
     const bins = facts.bins.map(([name, first, last, steps]) => ({ name, first, last, steps }));
     return { ...header, ...facts, bins, measures, known: measures.map(({ values }) => sorted(values)) };
@@ -42,6 +47,12 @@
     return ordered.length ? ordered[(ordered.length - 1) >> 1] : NaN;
   }
 
+  /** The median of what is known of each step or bin, of values rank by rank. */
+  function medians(values, bins) {
+    const of = (bin) => Float64Array.from({ length: values.length / bins }, (_, rank) => values[rank * bins + bin]);
+    return Float64Array.from({ length: bins }, (_, bin) => median(of(bin)));
+  }
+
   /** The ends of the colours over the cells of a measure, in ps; null where nothing is known. */
   function range(known, reach) {
     if (!known.length) return null;
@@ -55,16 +66,18 @@
     };
   }
 
-  /** The ranks of each group, those first whose value is furthest from the median of all if `order` is "furthest". */
+  /** The ranks of each group, or all as one; if `order` is "furthest", those first that are furthest from the median of
+   * all: the groups, or of one group its ranks. */
   function groupsOf(data, grouping, measure, order) {
     const way = data.groupings[grouping];
-    if (!way) return [{ name: "all ranks", ranks: data.ranks.map((_, rank) => rank), number: 0 }];
-    const groups = way.names.map((name, number) => ({ name, ranks: [], number }));
-    way.group_of.forEach((group, rank) => groups[group].ranks.push(rank));
+    const groups = (way?.names ?? ["all ranks"]).map((name, number) => ({ name, ranks: [], number }));
+    data.ranks.forEach((_, rank) => groups[way ? way.group_of[rank] : 0].ranks.push(rank));
     if (order !== "furthest") return groups;
     const means = data.ranks.map((_, rank) => mean(measure.values, rank * data.bins.length, data.bins.length));
     const middle = median(Float64Array.from(means));
-    const far = groups.map(({ ranks }) => Math.max(...ranks.map((rank) => Math.abs(means[rank] - middle) || 0)));
+    const off = means.map((value) => Math.abs(value - middle) || 0);
+    if (!way) groups[0].ranks = groups[0].ranks.toSorted((a, b) => off[b] - off[a]);
+    const far = groups.map(({ ranks }) => Math.max(...ranks.map((rank) => off[rank])));
     return groups.toSorted((a, b) => far[b.number] - far[a.number]);
   }
 
@@ -93,7 +106,7 @@
   }
 
   /** What stands for the cells of some ranks in the bins [from, to): {value, rank, bin, cells}; the rank and the bin are
-   * those of the largest or the smallest, -1 of a median of several. */
+   * those of the one that is shown, -1 of a median of several. */
   function cell(data, measure, ranks, from, to, way) {
     const { values } = measure;
     const width = data.bins.length;
@@ -104,13 +117,17 @@
       const value = alone ? all[0] : median(Float64Array.from(all));
       return { value, rank: alone ? ranks[0] : -1, bin: alone ? from : -1, cells: all.length };
     }
-    const sign = way === "smallest" ? -1 : 1;
-    let [value, best, place] = [NaN, -1, -1];
+    const weigh = {
+      largest: (value) => value,
+      smallest: (value) => -value,
+      furthest: (value, bin) => Math.abs(value - measure.medians[bin]),
+    }[way];
+    let [value, most, best, place] = [NaN, -Infinity, -1, -1];
     for (const rank of ranks) {
       for (let bin = from; bin < to; bin++) {
         const here = values[rank * width + bin];
-        if (Number.isNaN(here) || sign * here <= sign * value) continue;
-        [value, best, place] = [here, rank, bin];
+        const weight = weigh(here, bin);
+        if (weight > most) [value, most, best, place] = [here, weight, rank, bin];
       }
     }
     return { value, rank: best, bin: place, cells: ranks.length * (to - from) };

@@ -42,7 +42,7 @@
   }
 
   const measureOf = (app) => app.data.measures[app.measure];
-  const wayWords = (app) => `the ${app.way}`;
+  const wayWords = (app) => `the ${WAYS.find(([key]) => key === app.way)[1]}`;
 
   /** What each row of the picture of all ranks stands for: ranks that follow each other in the order of their groups. */
   function allRows(app, height) {
@@ -164,7 +164,7 @@
     context.textBaseline = "middle";
     const each = app.data.ranks.length / app.allRows.length;
     const lines = [`all ${count(app.data.ranks.length)} ranks`];
-    if (each > 1) lines.push(`${Math.floor(each)}${each > Math.floor(each) ? ` or ${Math.ceil(each)}` : ""} a line:`, wayWords(app));
+    if (each > 1) lines.push(`${Math.floor(each)}${each > Math.floor(each) ? ` or ${Math.ceil(each)}` : ""} a line:`, app.way === "furthest" ? "the furthest" : wayWords(app));
     lines.forEach((text, at) => context.fillText(text, label - 8, AXIS + all / 2 + 15 * (at - (lines.length - 1) / 2)));
   }
 
@@ -243,14 +243,14 @@
     const shown = cellsOf(app, key, ranks)[column];
     const steps = stepsOf(data, app.edges[column], app.edges[column + 1]);
     const title = measureOf(app).title;
-    const unit = (measure, value) => (Number.isNaN(value) ? "not known" : time(value));
+    const said = (value) => (Number.isNaN(value) ? "not known" : time(value));
     const mean = steps.count > 1 ? `, mean of ${count(steps.count)} steps` : "";
     if (shown.rank < 0 || ranks.length > 1) {
       const group = on === "list" ? [["group", app.rows[row].name]] : [];
-      const of = ranks.length > 1 ? `${count(ranks.length)} ranks` : data.ranks[ranks[0]];
+      const of = ranks.length > 1 ? `${count(ranks.length)} ranks` : `${count(shown.cells)} columns`;
       const best = shown.rank < 0 ? [] : [["rank", data.ranks[shown.rank]], ["host", data.hosts[shown.rank]]];
       const span = on === "all" && ranks.length > 1 ? [["from", data.ranks[ranks[0]]], ["to", data.ranks[ranks.at(-1)]]] : [];
-      return [...group, ...span, ["step", steps.words + mean], [title, `${unit(null, shown.value)}, ${wayWords(app)} of ${of}`], ...best].filter(
+      return [...group, ...span, ["step", steps.words + mean], [title, `${said(shown.value)}, of ${of} ${wayWords(app)}`], ...best].filter(
         ([, text]) => text,
       );
     }
@@ -260,7 +260,7 @@
       ["rank", data.ranks[shown.rank]],
       ["host", data.hosts[shown.rank]],
       ["step", steps.words + mean],
-      ...[measureOf(app), ...others].map((measure) => [measure.title, unit(measure, at(measure))]),
+      ...[measureOf(app), ...others].map((measure) => [measure.title, said(at(measure))]),
     ].filter(([, text]) => text);
   }
 
@@ -418,8 +418,9 @@
     const parts = [];
     const most = Math.max(...data.bins.map((bin) => bin.steps));
     if (most > 1) parts.push(`Of ${count(steps)} steps up to ${count(most)} in a row share a column, which shows their mean.`);
-    if (columns < data.bins.length) parts.push(`Where several columns share one for lack of room, it shows ${wayWords(app)} of them.`);
-    parts.push(`A line that stands for several ranks shows ${wayWords(app)} of theirs.`);
+    if (columns < data.bins.length) parts.push(`Where several columns share one for lack of room, it shows ${wayWords(app)}.`);
+    const shown = app.way === "furthest" ? "the one furthest from the median of its step" : `the ${app.way}`;
+    parts.push(`A line that stands for several ranks shows ${shown}.`);
     const unit = measureOf(app).unit_ps;
     if (unit > 1) parts.push(`Times are rounded to ${time(unit)}.`);
     dom.about.textContent = parts.join(" ");
@@ -478,7 +479,7 @@
       { className: "hm-bar", role: "group", "aria-label": "Heat map" },
       element("div", { className: "hm-measures", role: "group", "aria-label": "Measure" }, ...measures),
       choice("Colours", REACHES, app.reach, set("reach")),
-      choice("Of several", WAYS.map((way) => [way, way]), app.way, set("way")),
+      choice("Of several", WAYS, app.way, set("way")),
       ...(groups.length ? [choice("Group by", groups, "0", byGroup)] : []),
       choice("List", orders, app.order, set("order")),
       fold,
@@ -520,7 +521,7 @@
       data,
       measure: Math.max(data.measures.findIndex(({ key }) => key === data.first), 0),
       reach: "all",
-      way: "largest",
+      way: "furthest",
       grouping: 0,
       order: "furthest",
       open: new Set(),

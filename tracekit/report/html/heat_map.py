@@ -9,17 +9,12 @@ from numpy.typing import NDArray
 from tracekit.analysis.fleet import MEASURES, Fleet, groupings
 from tracekit.report.html.payload import column, element, json_text
 from tracekit.report.palette import HEAT
+from tracekit.report.sections.fleet import MEASURE_WORDS
 from tracekit.timeline.timeline import Timeline
 
 # What the page must hold beside the data, in this order.
 SCRIPTS = ("decode.js", "units.js", "heat_cells.js", "heat_map.js")
 STYLES = ("heat_map.css",)
-WORDS = {
-    "step_ps": "step time",
-    "compute_ps": "compute",
-    "exposed_collective_ps": "exposed comm.",
-    "idle_ps": "idle",
-}
 # A cell is a whole number of such parts of the largest of its measure; with more than so many bytes, of the second.
 _PARTS, _FEW_PARTS = 4000, 250
 LIMIT = 3_000_000
@@ -43,7 +38,7 @@ def _elements(fleet: Fleet, timeline: Timeline | None, parts: int) -> str:
     for key in MEASURES:
         cells, unit_ps = _cells(fleet.matrix(key), parts)
         columns.append(column(key, cells))
-        measures.append({"key": key, "title": WORDS[key], "unit_ps": unit_ps, **columns[-1].encoding})
+        measures.append({"key": key, "title": MEASURE_WORDS[key], "unit_ps": unit_ps, **columns[-1].encoding})
     ways = groupings(fleet, timeline)
     bins = [fleet.bins[name].astype(object).where(fleet.bins[name].notna(), None).tolist() for name in fleet.bins]
     facts: dict[str, Any] = {
