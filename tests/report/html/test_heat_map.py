@@ -230,7 +230,25 @@ def test_axe_has_no_objection_to_a_fleet(page, width, theme):
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_where_two_values_are_far_apart_the_cells_stay_few_bytes(fleet):
+def test_the_timeline_of_a_fleet_has_the_devices_that_stand_for_all(page, fleet):
+    report, _ = fleet
+    page.wait_for_selector("#timeline[data-ready]")
+    names = page.evaluate("tracekit.app.index.groups.map(({ name }) => name)")
+    assert names == list(report.fleet.drawn)
+    drawn = f"{len(names)} of {DEVICES} devices are drawn, and stand for all: {', '.join(names)}."
+    assert page.locator("#timeline > .about").inner_text() == drawn
+
+
+def test_a_report_without_its_trace_has_the_heat_map_too(open_page, fleet, tmp_path):
+    report, _ = fleet
+    (tmp_path / "page.html").write_text(html_of(report), "utf-8")
+    page = open_page(tmp_path / "page.html")
+    page.wait_for_selector(READY)
+    assert page.locator("#timeline").count() == 0
+    assert rows(page)[0] == "host0002"
+
+
+def test_past_the_limit_cells_are_rounded_to_a_byte(fleet):
     report, timeline = fleet
     source = heat_map(report.fleet, timeline, limit=0)
     header = json.loads(re.search(r'id="fleet-header">(.*?)</script>', source)[1])
