@@ -38,12 +38,14 @@ def _more_rows(table: pd.DataFrame, times: int, devices: set[str]) -> pd.DataFra
     names = [column for column in _NAMES if column in table and set(table[column].dropna().astype(str)) & devices]
     if not names or table.empty:
         return table
-    copies = [
-        table.assign(**{name: [_named(its, copy) for its in table[name].astype(object)] for name in names})
-        for copy in range(times)
-    ]
-    result = pd.concat(copies, ignore_index=True)
-    return result.astype({name: table[name].dtype for name in names if table[name].dtype != "category"})
+    result = pd.concat([table] * times, ignore_index=True)
+    for name in names:
+        codes, distinct = pd.factorize(table[name].astype(object))
+        of_copies = [_named(its, copy) for copy in range(times) for its in [*distinct, None]]
+        places = np.arange(times)[:, None] * (len(distinct) + 1) + np.where(codes < 0, len(distinct), codes)
+        values = pd.Series(np.array(of_copies, object)[places.ravel()])
+        result[name] = values if table[name].dtype == "category" else values.astype(table[name].dtype)
+    return result
 
 
 def with_noise(report: Report, seed: int = 0) -> Report:

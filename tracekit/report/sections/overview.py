@@ -359,8 +359,8 @@ def _pairs(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
 def _least_and_most(whole: Breakdown) -> str:
     """The pair that overlaps least, and the one that overlaps most."""
     known = whole.pairs.dropna(subset=["ratio_min"]).sort_values("ratio_min", kind="stable")
-    ends = [f"{row['a']} and {row['b']} for {percent(row['ratio_min'])}" for row in records(known)]
-    words = ", ".join(dict.fromkeys([*ends[:1], *ends[-1:]]))
+    ends = records(pd.concat([known.head(1), known.tail(1)]))
+    words = ", ".join(dict.fromkeys(f"{row['a']} and {row['b']} for {percent(row['ratio_min'])}" for row in ends))
     return f"{words} of the shorter busy time." if words else ""
 
 
