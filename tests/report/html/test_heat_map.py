@@ -13,6 +13,7 @@ from tests.fleet_traces import with_stragglers
 from tests.report.html.test_page_axe import AXE, CHECK, TAGS
 from tracekit.analysis.fleet import MEASURES
 from tracekit.report.build import analyse
+from tracekit.report.html import page as page_module
 from tracekit.report.html.heat_map import heat_map
 from tracekit.report.html.page import page as html_of
 from tracekit.timeline.timeline import timeline_of
@@ -235,8 +236,26 @@ def test_the_timeline_of_a_fleet_has_the_devices_that_stand_for_all(page, fleet)
     page.wait_for_selector("#timeline[data-ready]")
     names = page.evaluate("tracekit.app.index.groups.map(({ name }) => name)")
     assert names == list(report.fleet.drawn)
-    drawn = f"{len(names)} of {DEVICES} devices are drawn, and stand for all: {', '.join(names)}."
+    drawn = f"{len(names)} devices of {DEVICES} are drawn, and stand for all: {', '.join(names)}."
     assert page.locator("#timeline > .about").inner_text() == drawn
+
+
+def test_a_timeline_of_a_fleet_that_would_be_too_large_has_fewer_devices_and_then_less_time(monkeypatch):
+    slow = {2: 1.3, 5: 1.25, 17: 1.2, 30: 1.15}
+    timeline = timeline_of(with_stragglers(32, 40, slow).trace)
+    report = analyse(timeline)
+    sizes, said = [], []
+    for limit in (10**6, 8000, 5000, 3000):
+        monkeypatch.setattr(page_module, "_FLEET_LIMIT", limit)
+        source = html_of(report, timeline)
+        said.append(
+            re.search(r'<p class="about">([^<]*? drawn, and stand for all[^<]*)', source)[1].replace("\xa0", " ")
+        )
+        sizes.append(len(re.search(r'id="timeline-header".*?</section>', source, re.S)[0]))
+    assert sizes == sorted(sizes, reverse=True)
+    assert said[0].startswith(f"{len(report.fleet.drawn)} devices of 32 are drawn, and stand for all: ")
+    assert said[-1].startswith("2 devices of 32 are drawn, and stand for all, ")
+    assert "of the time, since the page would be too large: host0000/gpu:2, " in said[-1]
 
 
 def test_a_report_without_its_trace_has_the_heat_map_too(open_page, fleet, tmp_path):

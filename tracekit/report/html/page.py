@@ -2,21 +2,23 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tracekit import intervals as iv
 from tracekit.analysis.explain import OF_WHOLE
+from tracekit.analysis.fleet import Fleet
 from tracekit.report.html import heat_map as heat
 from tracekit.report.html import pictures
 from tracekit.report.html.document import document, head, read
 from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, picoseconds, prose, table, tag
+from tracekit.report.html.opening import opening
 from tracekit.report.html.payload import SCRIPTS, STYLES, payload
 from tracekit.report.model import Report, time_zero
 from tracekit.report.section import Section, Table, Unit
 from tracekit.report.sections.key_figures import KeyFigure
 from tracekit.report.sections.sections import highlights
 from tracekit.timeline.timeline import Timeline
-from tracekit.units import count, quantity
+from tracekit.units import count, percent, quantity
 from tracekit.version import __version__
 
 # Keys of the sections that come first after what matters most, and of those that are open at first: what else stands
@@ -33,6 +35,8 @@ _SHADED = ("hidden", "together")
 # the column of devices is. All others of them stand in the order of this column.
 _CHOICES, _ORDER = ("top_ops",), "total"
 _OF_DEVICES = dict.fromkeys(("top_ops.devices", "top_ops.device_operators", "top_ops.device_sources"), 1)
+# Bytes of the timeline of a fleet, past which it holds less; and the least share of the time that it is cut to.
+_FLEET_LIMIT, _LEAST_SHARE = 1_200_000, 1 / 256
 # What every page runs, beside its timeline.
 _SCRIPTS = ("theme.js", "folds.js", "matcher.js", "tables.js")
 _SHORT = {
@@ -60,14 +64,17 @@ def page(report: Report, timeline: Timeline | None = None) -> str:
     nothing leads into it.
     """
     cells = Markup(heat.heat_map(report.fleet, timeline) if report.fleet else "")
-    if timeline is not None and report.fleet:
-        # Of a fleet those are drawn that stand for all.
-        timeline = timeline.narrowed(timeline.windows, report.fleet.drawn)
-    data = None if timeline is None else Markup(payload(report, timeline))
+    some = None
+    if timeline is None:
+        data = None
+    elif report.fleet:
+        data, some = _of_few(report, report.fleet, timeline, _FLEET_LIMIT)
+    else:
+        data = Markup(payload(report, timeline))
     scripts, styles = ((), ()) if timeline is None else (SCRIPTS, STYLES)
     if cells:
         scripts, styles = (*dict.fromkeys((*scripts, *heat.SCRIPTS)),), (*styles, *heat.STYLES)
-    parts = _parts(report, data, cells)
+    parts = _parts(report, data, some, cells)
     return document(
         report.headline,
         [(part.key, _SHORT.get(part.key, part.title)) for part in parts],
@@ -88,8 +95,9 @@ class Part(NamedTuple):
     fold: str | None = None
 
 
-def _parts(report: Report, timeline: Markup | None, cells: Markup) -> list[Part]:
-    """Everything between the head and the foot, in order; `cells` are the data of the heat map of a fleet."""
+def _parts(report: Report, timeline: Markup | None, some: Markup | None, cells: Markup) -> list[Part]:
+    """Everything between the head and the foot, in order; of a fleet `some` says what its timeline holds, and `cells`
+    are the data of its heat map."""
     links = TimelineLinks(time_zero(report), lead=timeline is not None)
     parts = [Part("verdict", "Verdict", _verdicts(report))]
     if (missing := report.missing) and missing.sentences:
@@ -100,7 +108,6 @@ def _parts(report: Report, timeline: Markup | None, cells: Markup) -> list[Part]
         parts.append(Part(of_fleet.key, of_fleet.title, join([_heat_map(cells), _content(of_fleet, report, links)])))
     if timeline is not None:
         without = tag("noscript", tag("p", "The timeline needs JavaScript; all figures stand on this page without it."))
-        some = _drawn(report)
         parts.append(Part("timeline", report.timeline_title(), join([without, some, timeline])))
     if lines := highlights(report.sections):
         items = (tag("li", _beside(line.sentence, line.action)) for line in lines)
@@ -129,12 +136,39 @@ def _heat_map(cells: Markup) -> Markup | None:
     return tag("div", without, cells, id="heat-map")
 
 
-def _drawn(report: Report) -> Markup | None:
-    """Which devices of a fleet the timeline shows."""
-    if not report.fleet:
-        return None
-    drawn = f"{len(report.fleet.drawn)} of {count(len(report.fleet.ranks))} devices are drawn, and stand for all"
-    return tag("p", prose(f"{drawn}: {', '.join(report.fleet.drawn)}."), class_="about")
+def _of_few(report: Report, fleet: Fleet, timeline: Timeline, limit: int) -> tuple[Markup, Markup]:
+    """The data of the timeline of those devices that stand for all, and what it holds of them: in about `limit` bytes
+    fewer devices, at least two, and at last less time, around what the timeline opens on."""
+    roles = fleet.ranks.set_index("device").loc[list(fleet.drawn), "role"]
+    # Whoever differs first, and next to it the one that does not.
+    unlike, ordinary = ([*roles.index[is_it]] for is_it in (roles != "median", roles == "median"))
+    devices, share = [*unlike[:1], *ordinary, *unlike[1:]], 1.0
+    while True:
+        data = Markup(payload(report, timeline.narrowed(_windows(report, timeline, share), devices)))
+        if len(data) <= limit or share < _LEAST_SHARE:
+            break
+        if len(devices) > 2:
+            devices = devices[: -(-len(devices) // 2)]
+        else:
+            share /= 2
+    names = [device for device in fleet.drawn if device in devices]
+    number = f"{quantity(len(names), 'device')} of {count(len(fleet.ranks))} {'is' if len(names) == 1 else 'are'} drawn"
+    less = f", {percent(share)} of the time, since the page would be too large" if share < 1 else ""
+    return data, tag("p", prose(f"{number}, and stand for all{less}: {', '.join(names)}."), class_="about")
+
+
+def _windows(report: Report, timeline: Timeline, share: float) -> Any:
+    """The windows of a timeline, or such a share of their time: by clock, around what the timeline opens on."""
+    if share == 1:
+        return timeline.windows
+    first, parts = opening(report), {}
+    for clock, windows in timeline.unions.windows.items():
+        start, end = int(windows[0, 0]), int(windows[-1, 1])
+        length = round((end - start) * share)
+        middle = (first.start_ps + first.end_ps) // 2 if first and first.clock == clock else start
+        begin = min(max(middle - length // 2, start), end - length)
+        parts[clock] = iv.intersection(windows, iv.intervals([begin], [begin + length]))
+    return parts
 
 
 def _part(section: Section, report: Report, links: TimelineLinks) -> Part:
