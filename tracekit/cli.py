@@ -560,7 +560,9 @@ def figure(
     source: _Trace,
     what: Annotated[
         str | None,
-        typer.Option(help="gantt, partition, concurrency, overlap, phases, or a comma-separated list [default: all]."),
+        typer.Option(
+            help="gantt, partition, concurrency, overlap, phases, fleet, or a comma-separated list [default: all]."
+        ),
     ] = None,
     phase: _Phase = None,
     step: _Step = None,
@@ -581,7 +583,7 @@ def figure(
     run: _Run = None,
     kinds: _Kinds = None,
 ) -> None:
-    """Draw the timeline, the partition, concurrency, overlap, and the phases on one scale of time.
+    """Draw the timeline, the partition, concurrency, overlap, the phases on one scale of time, and a fleet's ranks.
 
     Pictures for a paper or a pull request, of the whole trace or of a part of it.
     """

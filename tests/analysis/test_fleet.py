@@ -9,10 +9,12 @@ from tests.fleet_traces import fleet, with_stragglers
 from tests.stepped import annotations, timeline, work
 from tracekit.analysis import fleet as module
 from tracekit.analysis.collectives import collectives
-from tracekit.analysis.fleet import DRAWN, MEASURES, Fleet
+from tracekit.analysis.fleet import DRAWN, MEASURES, Fleet, groupings
 from tracekit.analysis.overlap import partition
 from tracekit.analysis.steps import steps
+from tracekit.columns import frame
 from tracekit.timeline.timeline import Timeline, timeline_of
+from tracekit.trace import EVENT_COLUMNS, Trace
 
 
 def of(timeline: Timeline) -> Fleet:
@@ -149,3 +151,53 @@ def test_a_trace_without_steps_still_tells_the_ranks_apart():
     assert len(result.ranks) == 20
     assert result.ranks["step_ps"].isna().all()
     assert result.matrix("idle_ps").shape == (20, 0)
+
+
+def in_groups(hosts: int, gpus: int, steps: int) -> Timeline:
+    """Devices that meet in each step first with those of their host, then with those of their number on all hosts."""
+    rows = [
+        (f"h{host}", f"h{host}/gpu:{gpu}", group, size, step, 1000 * step + 400 * at, 1000 * step + 400 * at + 100)
+        for host in range(hosts)
+        for gpu in range(gpus)
+        for step in range(steps)
+        for at, (group, size) in enumerate(((f"tp{host}", gpus), (f"dp{gpu}", hosts)))
+    ]
+    names = ("host", "device", "group", "group_size", "sequence", "start_ps", "end_ps")
+    same = {"lane": "nccl", "kind": "collective", "name": "all-reduce", "category": "all-reduce", "known_by": "name"}
+    events = frame(EVENT_COLUMNS, pd.DataFrame(rows, columns=names).assign(**same))
+    return timeline_of(Trace(events, source="traces/groups", format="kineto"))
+
+
+def test_ranks_are_grouped_by_host_and_by_the_process_groups_that_the_trace_proves():
+    timeline = in_groups(4, 8, 3)
+    hosts, groups = groupings(of(timeline), timeline)
+    assert (hosts.by, hosts.names) == ("host", ("h0", "h1", "h2", "h3"))
+    assert hosts.group_of.tolist() == [host for host in range(4) for _ in range(8)]
+    # Those of a host are its ranks, which need no second name.
+    assert groups.by == "process group of 4 ranks"
+    assert groups.names[1] == "group 1, from h0/gpu:1"
+    assert groups.group_of.tolist() == [gpu for _ in range(4) for gpu in range(8)]
+    assert [way.by for way in groupings(of(timeline))] == ["host"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "gpus", "ways"),
+    [
+        (["rack0-node0", "rack0-node1", "rack1-node0"], 2, [("host", 3), ("beginning of the host's name", 2)]),
+        (["rack0-node0", "rack0-node1", "rack1-node0"], 1, [("beginning of the host's name", 2)]),
+        (["rack0-node0", "rack0-node1"], 2, [("host", 2)]),
+        (["node0", "node1"], 2, [("host", 2)]),
+        ([""], 4, []),
+    ],
+    ids=["racks", "racks-of-single-ranks", "one-rack", "no-rack", "one-host"],
+)
+def test_hosts_whose_names_begin_alike_are_a_group_where_there_are_several(hosts, gpus, ways):
+    of_ranks = [host for host in hosts for _ in range(gpus)]
+    ranks = pd.DataFrame({"device": [f"{host}/gpu:0" for host in of_ranks], "host": of_ranks})
+    result = groupings(Fleet(ranks, ranks, ranks, ranks))
+    assert [(way.by, len(way.names)) for way in result] == ways
+
+
+def test_the_measure_to_look_at_first_is_that_of_the_furthest_outlier():
+    assert of(timeline_of(with_stragglers(20, 10, {3: 1.3}).trace)).first_measure == "compute_ps"
+    assert of(timeline_of(with_stragglers(20, 10, {}).trace)).first_measure == "step_ps"

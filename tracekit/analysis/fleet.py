@@ -4,6 +4,8 @@ rest.
 Everything follows from the partition, the steps and the collectives, so that a saved report has it too.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,11 +17,12 @@ from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.steps import PARTS, Steps, outliers
 from tracekit.columns import frame
 from tracekit.devices import host_of
+from tracekit.timeline.timeline import Timeline
 
 # More devices than this are a fleet: no list of all of them is read.
 FEW = 16
 # The cells of the matrix of ranks and steps, and its columns: more steps than fit share one.
-MOST_CELLS, MOST_BINS = 1 << 18, 1000
+MOST_CELLS, MOST_BINS = 1 << 19, 1000
 # Ranks that stand for all others where each is drawn.
 DRAWN = 8
 # A smaller share of the window, more or less than the median rank, makes no outlier.
@@ -65,6 +68,20 @@ CELL_COLUMNS = {
 }
 
 
+# The end of a host's name that numbers it among those that begin alike: `rack03-node12`.
+_NUMBERED = re.compile(r"[-_.]?[a-z]*\d+$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Ranks in groups: what they are groups `by`, the name of each, and of every rank the place of its group in
+    `names`, shape (ranks,)."""
+
+    by: str
+    names: tuple[str, ...]
+    group_of: NDArray[np.int64]
+
+
 @dataclass(frozen=True, repr=False)
 class Fleet:
     """The ranks of a fleet, a rank being a device; times are in ps.
@@ -105,6 +122,14 @@ class Fleet:
         """The ranks that the others waited for, the costliest first."""
         return self.ranks[self.ranks["cost_ps"].fillna(0) > 0].sort_values("cost_ps", ascending=False, kind="stable")
 
+    @property
+    def first_measure(self) -> str:
+        """The one of MEASURES to look at first: that in which the furthest outlier differs, or else the step's time."""
+        unlike = self.ranks[self.ranks["differs_in"].notna()]
+        if not len(unlike):
+            return MEASURES[0]
+        return str(unlike["differs_in"].iloc[int(unlike["differs_by"].abs().argmax())])
+
     @cached_property
     def drawn(self) -> tuple[str, ...]:
         """The devices that stand for all, in the order of the ranks."""
@@ -138,6 +163,68 @@ def fleet(partition: pd.DataFrame, steps: Steps, collectives: Collectives) -> Fl
     ranks["differs_in"], ranks["differs_by"] = _differences(ranks)
     ranks["role"] = _roles(ranks)
     return Fleet(frame(RANK_COLUMNS, ranks), _hosts(ranks), *_binned(bins, long, len(ranks)), lacking=steps.lacking)
+
+
+def groupings(fleet: Fleet, timeline: Timeline | None = None) -> tuple[Grouping, ...]:
+    """The ways in which the ranks of a fleet are groups, each of at least two groups that hold all ranks, and not each
+    one: by host; by what the names of hosts begin with before their last number, as a rack's do; and, with the
+    `timeline` of its trace, by process group: the ranks that met in the same collectives, in sets of one size of which
+    every rank is in one."""
+    hosts = fleet.ranks["host"].tolist()
+    found = [_grouping("host", hosts)]
+    begins = {host: _NUMBERED.sub("", host) for host in {*hosts}}
+    if len({*begins.values()}) < len(begins) and all(begins.values()):
+        found.append(_grouping("beginning of the host's name", [begins[host] for host in hosts]))
+    if timeline is not None:
+        found += _process_groups(fleet.ranks["device"].tolist(), timeline)
+    different: dict[bytes, Grouping] = {}
+    for grouping in found:
+        if 1 < len(grouping.names) < len(fleet.ranks):
+            different.setdefault(pd.factorize(grouping.group_of)[0].tobytes(), grouping)
+    return tuple(different.values())
+
+
+def _grouping(by: str, names: Sequence[str]) -> Grouping:
+    group_of, distinct = pd.factorize(np.array(names, object))
+    return Grouping(by, tuple(map(str, distinct)), group_of.astype(np.int64))
+
+
+def _process_groups(devices: Sequence[str], timeline: Timeline) -> list[Grouping]:
+    """The families of disjoint sets of ranks of one size that met in collectives whose ranks are all there."""
+    rows, instances = timeline.rows, timeline.collectives
+    at = np.flatnonzero(instances.instance >= 0)
+    at = at[instances.complete[instances.instance[at]]]
+    rank = pd.Index(devices).get_indexer(pd.Index(rows.devices))[rows.device[at]]
+    pairs = pd.DataFrame({"instance": instances.instance[at], "rank": rank}).drop_duplicates()
+    pairs = pairs.sort_values(["instance", "rank"], kind="stable")
+    place, rank = pairs["instance"].to_numpy(), pairs["rank"].to_numpy()
+    first = np.flatnonzero(np.diff(place, prepend=-1))
+    if not len(first):
+        return []
+    # The same ranks meet again and again, which equal sums of numbers drawn for each rank tell in one pass.
+    drawn = np.random.default_rng(0).integers(1 << 62, size=len(devices))
+    _, firsts = np.unique(np.add.reduceat(drawn[rank], first), return_index=True)
+    every = np.split(rank, first[1:])
+    sets = [every[number] for number in firsts.tolist()]
+    families: list[tuple[int, NDArray[np.int64]]] = []
+    for members in sorted(sets, key=lambda its: (len(its), int(its[0]))):
+        if not 1 < len(members) < len(devices) or members[0] < 0:
+            continue
+        free = (of for size, of in families if size == len(members) and (of[members] < 0).all())
+        group_of = next(free, None)
+        if group_of is None:
+            group_of = np.full(len(devices), -1)
+            families.append((len(members), group_of))
+        group_of[members] = group_of.max() + 1
+    whole = [(size, of) for size, of in families if (of >= 0).all()]
+    return [
+        Grouping(
+            f"process group of {size} ranks",
+            tuple(f"group {number}, from {devices[int(np.argmax(of == number))]}" for number in range(of.max() + 1)),
+            of,
+        )
+        for size, of in whole
+    ]
 
 
 def _steps_of_ranks(devices: pd.Series, steps: Steps) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -48,6 +48,11 @@ DARK: Mapping[str, str] = {
     "many": "#BE80B2",
     "all": "#EDB4E0",
 }
+# A scale from little to much, alike on both grounds: viridis, whose lightness grows evenly, so that it reads in grey
+# print and to a colour-blind reader too (https://bids.github.io/colormap/, public domain).
+HEAT = (
+    "#440154", "#482878", "#3E4A89", "#31688E", "#26828E", "#1F9E89", "#35B779", "#6DCD59", "#B4DE2C", "#FDE725",
+)  # fmt: skip
 THEMES: Mapping[str, Mapping[str, str]] = {"light": LIGHT, "dark": DARK}
 
 

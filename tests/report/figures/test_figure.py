@@ -70,11 +70,13 @@ def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
     [
         (
             {"what": "gant"},
-            "--what 'gant' is not known: say gantt, partition, concurrency, overlap or phases, or several with commas.",
+            "--what 'gant' is not known: say gantt, partition, concurrency, overlap, phases or fleet, "
+            "or several with commas.",
         ),
         (
             {"what": ","},
-            "--what names nothing: say gantt, partition, concurrency, overlap or phases, or several with commas.",
+            "--what names nothing: say gantt, partition, concurrency, overlap, phases or fleet, "
+            "or several with commas.",
         ),
         ({"formats": "jpg"}, "--format 'jpg' is not known: say png, svg or pdf, or several with commas."),
         ({"theme": "blue"}, "There is no theme 'blue': say light or dark."),
@@ -122,6 +124,7 @@ def test_a_stretch_is_said_in_words_or_numbers(what):
     caption = {
         "gantt": "Timeline: {}, ",
         "phases": "Phases on one scale of time, ",
+        "fleet": "Ranks over steps, ",
         **{key: f"{TITLES[name]}, " for key, name in SHOWN.items()},
     }[what]
     assert f"test · {caption.format('10 ps')}from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
@@ -176,7 +179,7 @@ def test_title_theme_and_width_are_the_users(tmp_path):
     ("arguments", "sentence"),
     [
         ({"start": "soon"}, "start 'soon' is not a time"),
-        ({"what": "gant"}, "There is no figure 'gant': say gantt, partition, concurrency, overlap or phases."),
+        ({"what": "gant"}, "There is no figure 'gant': say gantt, partition, concurrency, overlap, phases or fleet."),
     ],
 )
 def test_a_mistake_in_a_call_is_a_sentence(arguments, sentence):

@@ -1,15 +1,18 @@
 import io
+import json
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 import tracekit
+from tests.fleet_reports import multiplied, with_noise
 from tests.fleet_traces import with_stragglers
 from tracekit.report.build import analyse
+from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
 from tracekit.report.section import MOST_DATA, Column, Instant, Missing, Table, Unit, table
-from tracekit.report.sections.fleet import distribution
+from tracekit.report.sections.fleet import distribution, levels
 from tracekit.report.terminal.printout import show
 from tracekit.timeline.timeline import timeline_of
 
@@ -127,3 +130,25 @@ def test_the_summary_holds_the_first_entries_of_long_lists_and_says_how_long_the
     (busy,) = [its for its in data["distributions"] if its["what"] == "compute_ps"]
     assert busy["max"] == report.fleet.ranks["compute_ps"].max()
     assert busy["most"] == "host0002/gpu:5"
+
+
+def test_eight_thousand_devices_make_a_page_a_text_and_a_summary_of_bounded_size():
+    """No two cells are alike, so that nothing of them compresses well."""
+    timeline = timeline_of(with_stragglers(64, 40, {21: 1.3}).trace)
+    report = with_noise(multiplied(analyse(timeline), 128))
+    assert (len(report.fleet.ranks), len(report.fleet.hosts)) == (8192, 1024)
+    assert 1 << 18 < len(report.fleet.cells) <= 1 << 19
+    assert len(page(report, timeline)) < 5_000_000
+    assert len(printed(report, timeline).splitlines()) <= 2 * _SCREEN
+    assert len(json.dumps(report.summary())) < 6_000_000
+
+
+def test_the_time_with_so_many_devices_busy_is_told_of_levels_where_they_are_many():
+    columns = [Column("devices busy", Unit.COUNT), Column("time", Unit.TIME), Column("share", Unit.RATIO)]
+    exact = table("concurrency", "T", columns, [(at, 10 * at, at / 100) for at in range(1000)], 0)
+    result = levels(exact)
+    assert [row[0] for row in result.rows[:3]] == ["0", "1 to 32", "33 to 64"]
+    assert result.rows[1][1] == 10 * sum(range(1, 33))
+    assert sum(row[1] for row in result.rows) == sum(row[1] for row in exact.rows)
+    few = table("concurrency", "T", columns, [(at, 1, 0.5) for at in range(20)], 0)
+    assert levels(few) is few

@@ -9,10 +9,11 @@ from typing import NamedTuple
 from matplotlib import rc_context
 
 from tracekit import remote
+from tracekit.analysis.fleet import FEW
 from tracekit.console import progress
 from tracekit.errors import TracekitError
 from tracekit.files import file_part, refuse_inside, refuse_saved_report, refuse_unwritable, trace_name
-from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars, phase_lanes
+from tracekit.report.figures import concurrency_area, fleet_map, gantt, overlap_matrix, partition_bars, phase_lanes
 from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, dots, either, paper
 from tracekit.report.figures.selection import Selection, select
 from tracekit.report.part import one_part, picoseconds
@@ -33,6 +34,7 @@ FIGURES = {
     "concurrency": Picture(concurrency_area.caption, concurrency_area.title, concurrency_area.draw),
     "overlap": Picture(overlap_matrix.caption, overlap_matrix.title, overlap_matrix.draw),
     "phases": Picture(phase_lanes.caption, phase_lanes.title, phase_lanes.draw),
+    "fleet": Picture(fleet_map.caption, fleet_map.title, fleet_map.draw),
 }
 
 
@@ -59,8 +61,8 @@ def figure(
     `what` is "gantt": a lane for each stream or CPU device (with `threads` for each thread of one), and one for the
     time that devices share; "partition": a bar for each device, cut into the eight exact cells of its time;
     "concurrency": how many devices were busy over time, and for how long exactly so many; "overlap": how long each two
-    devices were busy at the same time; or "phases": the phases under each other on one scale of time, each in its round
-    of median length.
+    devices were busy at the same time; "phases": the phases under each other on one scale of time, each in its round of
+    median length; or "fleet": step time, compute, exposed communication and idle time of each rank in each step.
 
     Shows all rounds of one `phase` (or annotation), one `step`, or from `start` to `end`: picoseconds, or text such as
     "1.5 s" or "300us", as on the axis of the whole figure; and of those only what ran on `devices`. `title` is the
@@ -121,9 +123,9 @@ def write_figures(
 ) -> list[Path | str]:
     """Write several figures of one part of the trace at `trace_dir`, and return the files.
 
-    `what` and `formats` are names between commas, by default all figures. `out` is a directory, by default
-    `reports/<trace>/figures`. The other options are those of `figure`; what is wrong with them is said before the trace
-    is read.
+    `what` and `formats` are names between commas, by default all figures, "fleet" only of more than FEW devices. `out`
+    is a directory, by default `reports/<trace>/figures`. The other options are those of `figure`; what is wrong with
+    them is said before the trace is read.
     """
     names = _names(what, FIGURES, "--what") if what else list(FIGURES)
     suffixes = _names(formats, FORMATS, "--format")
@@ -144,7 +146,11 @@ def write_figures(
         try:
             with remote.written(place) as directory:
                 directory.mkdir(parents=True, exist_ok=True)
+                is_fleet = sum(timeline.rows.placed) > FEW
                 for name in names:
+                    # Of few devices the others show all there is.
+                    if name == "fleet" and not (what or is_fleet):
+                        continue
                     begin(name)
                     drawing = figure(
                         timeline, name, phase=phase, step=step, start=start_ps, end=end_ps, devices=devices,

@@ -52,7 +52,10 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     """
     if selection.lacking or not selection.length_ps:
         return on.blank(selection.lacking or "The selected range has zero length.")
-    rows, length = selection.timeline.whole.rows, selection.length_ps
+    drawn, rows, length = selection.drawn, selection.timeline.whole.rows, selection.length_ps
+    all_devices = sum(rows.placed)
+    if drawn:
+        rows = selection.timeline.narrowed(None, drawn).whole.rows
     # The lanes of a CPU device are threads of a pool, which say nothing of what ran beside what.
     merged = np.array([type_of(name) == "cpu" and not selection.threads for name in rows.devices], bool)
     count = count_lanes(rows, merged)
@@ -63,7 +66,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     devices = [_with_memory(device, memory) for device in devices if device.placed or len(device.busy)] or devices
     # Fewer than two devices share nothing, and copies of an unknown one do not count.
     placed = [device.busy for device in devices if device.placed]
-    bins = bins_of(len(placed)) if selection.aligned else []
+    bins = bins_of(len(placed)) if selection.aligned and not drawn else []
     shared = levels(placed, bins) if bins else []
     colours = {kind: on.colours[kind] for kind in Kind} | bin_colours(on.colours, bins)
     busy = {device.name: (units.percent(iv.total(device.busy), length), "busy") for device in devices}
@@ -81,7 +84,8 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     # Lanes of one name look alike.
     alike = {lane.label for lane in lanes if is_crowded(lane.layers, edges)}
     crowded = [lane.label in alike for lane in lanes]
-    notes = [f"{count} lanes are merged into one per device."] if is_full and count > len(devices) else []
+    notes = [f"{len(drawn)} of {units.count(all_devices)} devices are drawn, and stand for all."] if drawn else []
+    notes += [f"{count} lanes are merged into one per device."] if is_full and count > len(devices) else []
     if not selection.aligned:
         notes.append("Host clocks are not aligned: the lanes of each clock start at its own first event.")
     notes += selection.unplaced("count in no overlap") if bins and not all(device.placed for device in devices) else []

@@ -58,8 +58,12 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     table, pairs = selection.breakdown.partition, selection.breakdown.pairs
     if selection.lacking or len(table) < 2:
         return on.blank(selection.lacking or "Only one device was busy, so there is nothing that overlaps.")
-    matrix = _matrix(table, pairs)
     count = len(table)
+    if count > on.room // 2:
+        return on.blank(
+            f"A matrix of {units.count(count)} devices has no room on this page: choose some of them (--device)."
+        )
+    matrix = _matrix(table, pairs)
     names, longest, cell = _names(list(table["device"]), on, SMALL)
     size = drawing.size_of(cell * 0.8)
     if size < SMALL:

@@ -64,6 +64,9 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
         return on.blank(selection.partial)
     if selection.lacking or not table["window_ps"].sum():
         return on.blank(selection.lacking or "No device was busy in the selected range.")
+    count = len(table)
+    if count * _MIN_PITCH > _BARS_PX and (drawn := selection.drawn):
+        table = table[table["device"].isin(list(drawn))].reset_index(drop=True)
     pitch = max(min(_MAX_PITCH, min(_BARS_PX, on.width) // len(table)), _MIN_PITCH)
     size = drawing.size_of(pitch * 0.8)
     bold = partial(bold_px, size=size)
@@ -77,7 +80,8 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     occurring = [cell for cell in CELLS if table[cell].any()]
     entries = [(CELL_WORDS[cell], [on.colours[kind] for kind in CELLS[cell]]) for cell in occurring]
     bars_px = pitch * len(table)
-    page = on.page(_HEAD_PX + bars_px + AXIS_PX, entries, notes=_notes(selection, occurring))
+    some = [f"{len(table)} of {units.count(count)} devices are drawn, and stand for all."] if len(table) < count else []
+    page = on.page(_HEAD_PX + bars_px + AXIS_PX, entries, notes=[*some, *_notes(selection, occurring)])
     top = page.top + _HEAD_PX
     axes = page.axes((x0, top, width, bars_px), (0, 100), (bars_px, 0))
     ticks = [(share, str(share)) for share in range(0, 101, 20 if width > 400 else 50)]

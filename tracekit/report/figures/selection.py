@@ -7,9 +7,12 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis.completeness import unknown_shares
+from tracekit.analysis.collectives import collectives
+from tracekit.analysis.completeness import completeness, unknown_shares
+from tracekit.analysis.fleet import FEW, Fleet, fleet
 from tracekit.analysis.overlap import Breakdown, breakdown
 from tracekit.analysis.phases import phases
+from tracekit.analysis.steps import steps
 from tracekit.files import trace_name
 from tracekit.report.build import headline
 from tracekit.report.model import Report
@@ -26,10 +29,11 @@ class Selection:
     """A part of a trace; figures lay its windows end to end, from 0.
 
     `timeline` is the trace inside the windows. `phases` are the rounds of its phases: clock, name, start_ps, end_ps.
-    `headline` gives that of a report of it. The axis of time begins at `start_ps`, and `axis` says what that
-    counts from. `name` is what files are named after, "" for the whole; `where` says which part it is, `phase` which
-    phase, if it is one; `lacking` why there is nothing to draw, `partial` why it holds too little of what ran for any
-    share of time. With `threads` each thread of a CPU device has a lane of its own.
+    `headline` gives that of a report of it, and `known_fleet` is the fleet of that, where it is at hand. The axis of
+    time begins at `start_ps`, and `axis` says what that counts from. `name` is what files are named after, "" for the
+    whole; `where` says which part it is, `phase` which phase, if it is one; `lacking` why there is nothing to draw,
+    `partial` why it holds too little of what ran for any share of time. With `threads` each thread of a CPU device
+    has a lane of its own; it `may_omit` devices where nobody asked for just these.
     """
 
     timeline: Timeline
@@ -40,6 +44,8 @@ class Selection:
     where: str = ""
     phase: str | None = None
     headline: Callable[[], str] = str
+    known_fleet: Fleet | None = None
+    may_omit: bool = False
     lacking: str = ""
     partial: str = ""
     threads: bool = False
@@ -79,6 +85,22 @@ class Selection:
     def finding(self) -> str:
         """The headline as a title, without its full stop."""
         return (self.lacking or self.headline()).removesuffix(".")
+
+    def fleet(self) -> Fleet:
+        """Its ranks, and what each did in each step."""
+        if self.known_fleet:
+            return self.known_fleet
+        partition, known = self.breakdown.partition, completeness(self.timeline)
+        return self.timeline.once(
+            "fleet", lambda: fleet(partition, steps(self.timeline), collectives(self.timeline, known.waiting))
+        )
+
+    @property
+    def drawn(self) -> tuple[str, ...] | None:
+        """The devices that stand for all where each is drawn; None where there are few, or no shares are known."""
+        if not self.may_omit or self.lacking or self.partial or sum(self.timeline.whole.rows.placed) <= FEW:
+            return None
+        return self.fleet().drawn
 
     def unplaced(self, outcome: str) -> list[str]:
         """The sentence on copies whose device the trace does not name, and what becomes of them, if there are any."""
@@ -137,6 +159,8 @@ def select(
         where=f"{where}, end to end" if rounds > 1 else where,
         phase=part.phase,
         headline=finding,
+        known_fleet=report.fleet if report else None,
+        may_omit=not part.devices,
         lacking=lacking,
         partial=timeline.once("unknown shares", lambda: unknown_shares(timeline)),
     )

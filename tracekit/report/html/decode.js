@@ -122,5 +122,5 @@
     };
   }
 
-  tracekit.decode = { able, load };
+  tracekit.decode = { able, bytesOf, inflate, load, numbers };
 })((globalThis.tracekit ??= {}));

@@ -2,20 +2,23 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tracekit import intervals as iv
 from tracekit.analysis.explain import OF_WHOLE
+from tracekit.analysis.fleet import Fleet
+from tracekit.report.html import heat_map as heat
 from tracekit.report.html import pictures
 from tracekit.report.html.document import document, head, read
 from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, picoseconds, prose, table, tag
+from tracekit.report.html.opening import opening
 from tracekit.report.html.payload import SCRIPTS, STYLES, payload
 from tracekit.report.model import Report, time_zero
 from tracekit.report.section import Section, Table, Unit
 from tracekit.report.sections.key_figures import KeyFigure
 from tracekit.report.sections.sections import highlights
 from tracekit.timeline.timeline import Timeline
-from tracekit.units import count, quantity
+from tracekit.units import count, percent, quantity
 from tracekit.version import __version__
 
 # Keys of the sections that come first after what matters most, and of those that are open at first: what else stands
@@ -32,6 +35,8 @@ _SHADED = ("hidden", "together")
 # the column of devices is. All others of them stand in the order of this column.
 _CHOICES, _ORDER = ("top_ops",), "total"
 _OF_DEVICES = dict.fromkeys(("top_ops.devices", "top_ops.device_operators", "top_ops.device_sources"), 1)
+# Bytes of the timeline of a fleet, past which it holds less; and the least share of the time that it is cut to.
+_FLEET_LIMIT, _LEAST_SHARE = 1_200_000, 1 / 256
 # What every page runs, beside its timeline.
 _SCRIPTS = ("theme.js", "folds.js", "matcher.js", "tables.js")
 _SHORT = {
@@ -58,9 +63,18 @@ def page(report: Report, timeline: Timeline | None = None) -> str:
     `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline, and
     nothing leads into it.
     """
-    data = None if timeline is None else Markup(payload(report, timeline))
+    cells = Markup(heat.heat_map(report.fleet, timeline) if report.fleet else "")
+    some = None
+    if timeline is None:
+        data = None
+    elif report.fleet:
+        data, some = _of_few(report, report.fleet, timeline, _FLEET_LIMIT)
+    else:
+        data = Markup(payload(report, timeline))
     scripts, styles = ((), ()) if timeline is None else (SCRIPTS, STYLES)
-    parts = _parts(report, data)
+    if cells:
+        scripts, styles = (*dict.fromkeys((*scripts, *heat.SCRIPTS)),), (*styles, *heat.STYLES)
+    parts = _parts(report, data, some, cells)
     return document(
         report.headline,
         [(part.key, _SHORT.get(part.key, part.title)) for part in parts],
@@ -81,20 +95,25 @@ class Part(NamedTuple):
     fold: str | None = None
 
 
-def _parts(report: Report, timeline: Markup | None) -> list[Part]:
-    """Everything between the head and the foot, in order."""
+def _parts(report: Report, timeline: Markup | None, some: Markup | None, cells: Markup) -> list[Part]:
+    """Everything between the head and the foot, in order; of a fleet `some` says what its timeline holds, and `cells`
+    are the data of its heat map."""
     links = TimelineLinks(time_zero(report), lead=timeline is not None)
     parts = [Part("verdict", "Verdict", _verdicts(report))]
     if (missing := report.missing) and missing.sentences:
         parts.insert(0, _part(missing, report, links))
+    sections = [*report.overview, *report.sections]
+    if report.fleet:
+        of_fleet = sections.pop(0)
+        parts.append(Part(of_fleet.key, of_fleet.title, join([_heat_map(cells), _content(of_fleet, report, links)])))
     if timeline is not None:
         without = tag("noscript", tag("p", "The timeline needs JavaScript; all figures stand on this page without it."))
-        parts.append(Part("timeline", report.timeline_title(), join([without, timeline])))
+        parts.append(Part("timeline", report.timeline_title(), join([without, some, timeline])))
     if lines := highlights(report.sections):
         items = (tag("li", _beside(line.sentence, line.action)) for line in lines)
         scope = tag("p", prose(f"Here, {report.scope}"), class_="about") if report.scope else None
         parts.append(Part("important", "What matters most", join([scope, tag("ol", *items, class_="losses")])))
-    there = [its for its in (*report.overview, *report.sections) if not its.lacking and its is not report.missing]
+    there = [its for its in sections if not its.lacking and its is not report.missing]
     there.sort(key=lambda its: _FIRST.index(its.key) if its.key in _FIRST else len(_FIRST))
     if report.classification:
         there.append(report.classification)
@@ -106,6 +125,49 @@ def _parts(report: Report, timeline: Markup | None) -> list[Part]:
     if report.notes:
         first = f"{quantity(len(report.notes), 'note')}: {report.notes[0]}"
         parts.append(Part("notes", "Notes", _list(map(prose, report.notes)), first))
+    return parts
+
+
+def _heat_map(cells: Markup) -> Markup | None:
+    """The place of the heat map with its data; None where there is none."""
+    if not cells:
+        return None
+    without = tag("noscript", tag("p", "The heat map needs JavaScript; the tables below have its extremes."))
+    return tag("div", without, cells, id="heat-map")
+
+
+def _of_few(report: Report, fleet: Fleet, timeline: Timeline, limit: int) -> tuple[Markup, Markup]:
+    """The data of the timeline of those devices that stand for all, and what it holds of them: in about `limit` bytes
+    fewer devices, at least two, and at last less time, around what the timeline opens on."""
+    roles = fleet.ranks.set_index("device").loc[list(fleet.drawn), "role"]
+    # Whoever differs first, and next to it the one that does not.
+    unlike, ordinary = ([*roles.index[is_it]] for is_it in (roles != "median", roles == "median"))
+    devices, share = [*unlike[:1], *ordinary, *unlike[1:]], 1.0
+    while True:
+        data = Markup(payload(report, timeline.narrowed(_windows(report, timeline, share), devices)))
+        if len(data) <= limit or share < _LEAST_SHARE:
+            break
+        if len(devices) > 2:
+            devices = devices[: -(-len(devices) // 2)]
+        else:
+            share /= 2
+    names = [device for device in fleet.drawn if device in devices]
+    number = f"{quantity(len(names), 'device')} of {count(len(fleet.ranks))} {'is' if len(names) == 1 else 'are'} drawn"
+    less = f", {percent(share)} of the time, since the page would be too large" if share < 1 else ""
+    return data, tag("p", prose(f"{number}, and stand for all{less}: {', '.join(names)}."), class_="about")
+
+
+def _windows(report: Report, timeline: Timeline, share: float) -> Any:
+    """The windows of a timeline, or such a share of their time: by clock, around what the timeline opens on."""
+    if share == 1:
+        return timeline.windows
+    first, parts = opening(report), {}
+    for clock, windows in timeline.unions.windows.items():
+        start, end = int(windows[0, 0]), int(windows[-1, 1])
+        length = round((end - start) * share)
+        middle = (first.start_ps + first.end_ps) // 2 if first and first.clock == clock else start
+        begin = min(max(middle - length // 2, start), end - length)
+        parts[clock] = iv.intersection(windows, iv.intervals([begin], [begin + length]))
     return parts
 
 
@@ -211,7 +273,8 @@ def _table(source: Table, report: Report, links: TimelineLinks) -> Markup:
     folded = tag("details", tag("summary", rows), open_table)
     match source.key:
         case "time":
-            return pictures.partitions(report)
+            # The bars of a fleet are those of a few devices.
+            return join([pictures.partitions(report), open_table if report.fleet else None])
         case "time.cells":
             return folded
         case "together":
@@ -221,7 +284,8 @@ def _table(source: Table, report: Report, links: TimelineLinks) -> Markup:
         case "steps.lengths":
             return join([open_table, pictures.walls(report, links)])
         case "steps.parts":
-            return pictures.typical(report) or open_table
+            bars = pictures.typical(report)
+            return join([bars, open_table]) if report.fleet else bars or open_table
         case _:
             return open_table
 

@@ -148,8 +148,8 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
         "steps": _spans(steps, bands[1], unit, zero),
     }
     elements = [f'<script type="application/json" id="timeline-header">{json_text(header)}</script>']
-    elements += [_element("named", zlib.compress(json_text(with_names).encode("ascii"), 6))]
-    elements += [_element(packed.name, packed.content) for packed in columns]
+    elements += [element("named", zlib.compress(json_text(with_names).encode("ascii"), 6))]
+    elements += [element(packed.name, packed.content) for packed in columns]
     return "\n".join(elements) + "\n"
 
 
@@ -264,6 +264,6 @@ def json_text(value: object) -> str:
     return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _element(name: str, content: bytes) -> str:
-    """A script element that no browser runs, with `content` in base64."""
-    return f'<script type="text/plain" data-column="{html.escape(name)}">{base64.b64encode(content).decode()}</script>'
+def element(name: str, content: bytes, of: str = "column") -> str:
+    """A script element that no browser runs, with `content` in base64; `of` says whose data it is."""
+    return f'<script type="text/plain" data-{of}="{html.escape(name)}">{base64.b64encode(content).decode()}</script>'

@@ -3,7 +3,7 @@
 import base64
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.steps import PARTS
 from tracekit.columns import records
-from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, none, tag, wide
+from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, none, prose, tag, wide
 from tracekit.report.model import Report
 from tracekit.report.section import instant
 from tracekit.report.sections.overview import CELL_WORDS, SHARES
@@ -25,6 +25,8 @@ from tracekit.units import mean, percent, time, whole_percent
 _MOST_BARS, _SOME_BARS, _IN_WORDS = 32, 12, 8
 # Up to so many devices the matrix of pairs has cells to read, of more than so many in whole percents.
 MOST_CELLS, _ROOMY = 32, 12
+# Of more devices no two are shown together, and of more numbers of busy devices so many share a piece.
+_MOST_PICTURED, _MOST_LEVELS = 512, 64
 RATIOS = {"ratio_min": "of the shorter busy time", "ratio_union": "of the time when either was busy"}
 # So many steps are drawn; fewer than so many are not.
 _MOST_STEPS, _FEWEST_STEPS = 200, 5
@@ -39,6 +41,7 @@ _PARTS = {
 }
 assert set(_PARTS) == set(PARTS)
 _COLOURS = "What the colours mean"
+STANDING = "Only the devices that stand for all are drawn; the table has the distribution over all of them."
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,15 @@ def partitions(report: Report) -> Markup:
     ran = {cell for breakdown in breakdowns for cell in CELL_WORDS if (breakdown.partition[cell] > 0).any()}
     key = _legend([_segment(cell, 0) for cell in CELL_WORDS if cell in ran])
     whole, *inside = [
-        _bars(_devices(breakdown, in_words=not at), f"Time of each device, {breakdown.label}", _idlest(breakdown))
+        _bars(
+            _devices(breakdown, not at, report.fleet.drawn if report.fleet else None),
+            f"Time of each device, {breakdown.label}",
+            _idlest(breakdown),
+        )
         for at, breakdown in enumerate(breakdowns)
     ]
+    if report.fleet:
+        key = join([tag("p", prose(STANDING), class_="about"), key])
     if not inside:
         return join([key, whole])
     title, *titles = [tag("h3", _title(breakdown)) for breakdown in breakdowns]
@@ -79,8 +88,9 @@ def _segment(cell: str, time_ps: int) -> Segment:
     return Segment(cell.replace("+", "-"), CELL_WORDS[cell], time_ps)
 
 
-def _devices(breakdown: Breakdown, in_words: bool) -> list[Markup]:
-    """The bars of all devices; where they are many, without their figures below, which are those of the table."""
+def _devices(breakdown: Breakdown, in_words: bool, only: Collection[str] | None) -> list[Markup]:
+    """The bars of all devices, or `only` of some; where they are many, without their figures below, which are those of
+    the table."""
     in_words = in_words and len(breakdown.partition) <= _IN_WORDS
     return [
         _bar(
@@ -90,8 +100,13 @@ def _devices(breakdown: Breakdown, in_words: bool) -> list[Markup]:
             in_words=False,
             more=tag("span", _shares(row)) if in_words and row["window_ps"] else None,
         )
-        for row in records(breakdown.partition)
+        for row in records(_those(breakdown.partition, only))
     ]
+
+
+def _those(table: pd.DataFrame, only: Collection[str] | None) -> pd.DataFrame:
+    """The rows of `only` some devices, or all."""
+    return table if only is None else table[table["device"].isin(list(only))]
 
 
 def _shares(row: dict[str, Any]) -> str:
@@ -116,7 +131,7 @@ def concurrency(report: Report) -> Markup:
     bars = []
     for breakdown in breakdowns:
         times = [(int(row["devices"]), int(row["time_ps"])) for row in records(breakdown.concurrency)]
-        segments = [_busy(number, time_ps, most) for number, time_ps in times]
+        segments = _levels(times, most)
         more = None
         if breakdown.parallelism is not None:
             average = figure(mean(breakdown.parallelism), breakdown.parallelism)
@@ -126,16 +141,27 @@ def concurrency(report: Report) -> Markup:
     return join([key, _bars(bars, "Devices busy at once")])
 
 
-def _busy(number: int, time_ps: int, most: int) -> Segment:
-    """From the colour of idle for none to the darkest for all."""
+def _levels(times: Sequence[tuple[int, int]], most: int) -> list[Segment]:
+    """A piece for each number of busy devices (number, time), up to `most`; of very many for so many to so many."""
+    width = -(-most // _MOST_LEVELS) if most > 2 * _MOST_LEVELS else 1
+    sums: dict[int, int] = {}
+    for number, time_ps in times:
+        level = min(-(-number // width) * width, most)
+        sums[level] = sums.get(level, 0) + time_ps
+    return [_busy(level, time_ps, most, width) for level, time_ps in sums.items()]
+
+
+def _busy(number: int, time_ps: int, most: int, width: int = 1) -> Segment:
+    """From the colour of idle for none to the darkest for all; of several numbers, `width` of them, the last."""
     if not number:
         return Segment("idle", "none busy", time_ps)
-    return Segment("busy", f"{number} busy", time_ps, number / most)
+    first = (number - 1) // width * width + 1
+    return Segment("busy", f"{first} to {number} busy" if first < number else f"{number} busy", time_ps, number / most)
 
 
 def matrices(report: Report) -> Markup:
     """A matrix of the pairs for the whole trace and one for each phase; nothing where there is one pair, or none."""
-    if len(report.whole.pairs) < 2:
+    if len(report.whole.pairs) < 2 or len(report.whole.partition) > _MOST_PICTURED:
         return Markup("")
     parts = [tag("div", *_both(report.whole), class_="pairs")]
     for breakdown in report.parts.values():
@@ -257,7 +283,7 @@ def typical(report: Report) -> Markup:
             int(row["wall_ps"]),
             in_words=len(steps.typical) <= _IN_WORDS,
         )
-        for row in records(steps.typical)
+        for row in records(_those(steps.typical, report.fleet.drawn if report.fleet else None))
         if row["wall_ps"]
     ]
     if not bars:
@@ -265,7 +291,8 @@ def typical(report: Report) -> Markup:
     ran = [_PARTS[part] for part in _PARTS if steps.typical[f"{part}_ps"].any()]
     key = _legend([Segment(look, label, 0) for look, label in ran])
     title = "Time of a typical step"
-    return join([tag("h3", title), key, _bars(bars, f"{title}, by device")])
+    some = tag("p", prose(STANDING), class_="about") if report.fleet else None
+    return join([tag("h3", title), some, key, _bars(bars, f"{title}, by device")])
 
 
 def walls(report: Report, links: TimelineLinks) -> Markup:

@@ -27,9 +27,19 @@ from tracekit.report.section import (
 from tracekit.units import percent, quantity, time
 
 _BRIEF = 5
+# The column of a number of devices that were busy at once.
+BUSY = "devices busy"
 # Ranks that differ which are named, and rows of each list in summary.json.
 _NAMED, _MOST_DATA = 3, 100
-_MEASURES = {"compute_ps": "compute", "exposed_collective_ps": "exposed comm.", "idle_ps": "idle"}
+# Rows of a table, and those of one by the number of busy devices.
+_MOST_TABLE, _LEVELS = 500, 64
+# The measures of ranks and steps in words.
+MEASURE_WORDS = {
+    "step_ps": "step time",
+    "compute_ps": "compute",
+    "exposed_collective_ps": "exposed comm.",
+    "idle_ps": "idle",
+}
 _QUANTILES = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
 
 
@@ -47,6 +57,15 @@ def section(fleet: Fleet, why_unknown: str = "") -> Section:
     tables = [_costs(fleet.stragglers)] if len(fleet.stragglers) else []
     tables += [_hosts(hosts)] if len(hosts) > 1 else []
     return Section("fleet", "Fleet", tuple(sentences), tables=tuple(tables), data=_data(fleet), share=0.0)
+
+
+def finding(fleet: Fleet) -> str:
+    """What is to be said first of a fleet: its costliest straggler, else its outliers, else that there are none."""
+    if fleet.ranks["straggler"].any():
+        return _stragglers(fleet, "")[0]
+    if fleet.ranks["differs_in"].notna().any():
+        return _unlike(fleet.ranks)[0]
+    return f"No straggler and no outlier among {quantity(len(fleet.ranks), 'device')}."
 
 
 def _stragglers(fleet: Fleet, why_unknown: str) -> list[str]:
@@ -72,7 +91,7 @@ def _unlike(ranks: pd.DataFrame) -> list[str]:
         return ["No outlier: the devices' shares of compute, exposed communication and idle time are alike."]
     far = unlike.loc[unlike["differs_by"].abs().sort_values(ascending=False, kind="stable").index]
     named = [
-        f"{row['device']} ({_MEASURES[row['differs_in']]} {percent(abs(row['differs_by']))} of its window "
+        f"{row['device']} ({MEASURE_WORDS[row['differs_in']]} {percent(abs(row['differs_by']))} of its window "
         f"{'above' if row['differs_by'] > 0 else 'below'} the median)"
         for row in records(far.head(_NAMED))
     ]
@@ -161,8 +180,33 @@ def _place(number: int, share: float) -> int:
 
 
 def condensed(its: Section) -> Section:
-    """A section with distributions in place of tables of more than FEW devices."""
-    return replace(its, tables=tuple(map(distribution, its.tables)))
+    """A section with distributions in place of tables of more than FEW devices, whose other tables have at most
+    _MOST_TABLE rows."""
+    return replace(its, tables=tuple(_bounded(levels(distribution(table))) for table in its.tables))
+
+
+def _bounded(table: Table) -> Table:
+    if len(table.rows) <= _MOST_TABLE:
+        return table
+    about = f"{table.about} The first {_MOST_TABLE} of {len(table.rows):,} rows.".lstrip()
+    brief = tuple(row for row in table.brief if row < _MOST_TABLE)
+    return replace(table, rows=table.rows[:_MOST_TABLE], brief=brief, about=about)
+
+
+def levels(table: Table) -> Table:
+    """The time with exactly N devices busy, of many N as that with so many to so many; any other table as it is."""
+    busy = next((place for place, column in enumerate(table.columns) if column.head == BUSY), None)
+    if busy is None or len(table.rows) <= _LEVELS:
+        return table
+    width = -(-max(int(row[busy]) for row in table.rows) // (_LEVELS // 2))  # type: ignore[arg-type]  # counts
+    sums: dict[tuple[Cell, ...], list[Any]] = {}
+    for row in table.rows:
+        number = -(-int(row[busy]) // width)  # type: ignore[arg-type]
+        words = f"{(number - 1) * width + 1:,} to {number * width:,}" if number else "0"
+        of_level = sums.setdefault((*row[:busy], words), [0] * len(row[busy + 1 :]))
+        sums[*row[:busy], words] = [a + b for a, b in zip(of_level, row[busy + 1 :], strict=True)]
+    columns = (*table.columns[:busy], Column(BUSY, Unit.TEXT), *table.columns[busy + 1 :])
+    return replace(table, columns=columns, rows=tuple((*words, *figures) for words, figures in sums.items()))
 
 
 def distribution(table: Table) -> Table:

@@ -260,15 +260,18 @@ def _overlap(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
     for stretch in [*inside.values(), whole]:
         ran = stretch.overlap[stretch.overlap["total_ps"] > 0]
         many = stretch.overlap["device"].nunique() > _MANY_DEVICES
-        for device, work_of in ran.groupby("device", sort=False):
-            memory = work_of.loc[work_of["what"] == "memory", "total_ps"].max()
-            is_direction = ~work_of["what"].isin(("memory", "collective"))
-            only = work_of.loc[(work_of["total_ps"] == memory) & is_direction, "what"]
-            for row in records(work_of):
-                direction = row["what"] not in ("memory", "collective")
+        by_device: dict[str, list[dict[str, Any]]] = {}
+        for row in records(ran):
+            by_device.setdefault(row["device"], []).append(row)
+        for device, work_of in by_device.items():
+            memory = max((row["total_ps"] for row in work_of if row["what"] == "memory"), default=None)
+            directions = [row["what"] for row in work_of if row["what"] not in ("memory", "collective")]
+            only = [row["what"] for row in work_of if row["what"] in directions and row["total_ps"] == memory]
+            for row in work_of:
+                direction = row["what"] in directions
                 if direction and row["total_ps"] == memory:
                     continue
-                way = only.iloc[0] if row["what"] == "memory" and len(only) else row["what"]
+                way = only[0] if row["what"] == "memory" and only else row["what"]
                 work = WORK.get(way, f"{way} copies")
                 brief = stretch is not whole or not inside
                 place = first if brief and not (direction and many) else rest
@@ -356,8 +359,8 @@ def _pairs(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
 def _least_and_most(whole: Breakdown) -> str:
     """The pair that overlaps least, and the one that overlaps most."""
     known = whole.pairs.dropna(subset=["ratio_min"]).sort_values("ratio_min", kind="stable")
-    ends = [f"{row['a']} and {row['b']} for {percent(row['ratio_min'])}" for row in records(known)]
-    words = ", ".join(dict.fromkeys([*ends[:1], *ends[-1:]]))
+    ends = records(pd.concat([known.head(1), known.tail(1)]))
+    words = ", ".join(dict.fromkeys(f"{row['a']} and {row['b']} for {percent(row['ratio_min'])}" for row in ends))
     return f"{words} of the shorter busy time." if words else ""
 
 
