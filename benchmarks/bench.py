@@ -47,18 +47,17 @@ def headline(directory: Path = results.RESULTS) -> str:
 
 
 def tables(directory: Path = results.RESULTS) -> dict[str, str]:
-    """What stands in each block, by name: the table of each benchmark that was measured, and the README's sentence."""
-    found = {benchmark: results.read(benchmark.name, directory) for benchmark in BENCHMARKS}
-    return {benchmark.name: benchmark.table(its) for benchmark, its in found.items() if its} | {
-        "headline": headline(directory)
-    }
+    """What stands in each block, by name: the table of each benchmark, and the README's sentence."""
+    blocks = {"headline": headline(directory)}
+    for benchmark in BENCHMARKS:
+        found = results.read(benchmark.name, directory)
+        blocks[benchmark.name] = benchmark.table(found) if found else "Not measured yet."
+    return blocks
 
 
 def filled(page: str, blocks: Mapping[str, str]) -> str:
-    """A page with its blocks filled anew; one without results stays as it is."""
-    return _BLOCK.sub(
-        lambda match: f"{match[1]}\n{blocks[match[2]]}\n\n{match[3]}" if match[2] in blocks else match[0], page
-    )
+    """A page with its blocks filled anew."""
+    return _BLOCK.sub(lambda match: f"{match[1]}\n{blocks[match[2]]}\n\n{match[3]}", page)
 
 
 def write_tables() -> None:

@@ -266,8 +266,12 @@ def column(name: str, values: NDArray[np.integer[Any]]) -> PackedColumn:
     """`values` (n,) in as many byte planes as the largest needs; with times of 4.29 ms = 2**32 ps, that is often 5."""
     wide = np.asarray(values, np.int64)
     signed = bool(len(wide)) and int(wide.min()) < 0
-    # Twice a number of 63 bits still fits an unsigned one of 64.
-    plain = ((wide << 1) ^ (wide >> 63)).view(np.uint64) if signed else wide.view(np.uint64)
+    if signed:
+        sign = wide >> 63
+        wide = wide << 1
+        wide ^= sign
+        del sign  # in place, as a column has millions of rows
+    plain = wide.view(np.uint64)  # twice a number of 63 bits still fits
     planes = (int(plain.max()).bit_length() + 7) // 8 if len(plain) else 0
     split = plain.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
     packer = zlib.compressobj(6)
