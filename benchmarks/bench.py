@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import results
+import result_files
 from read_xspace import machine
 from suite import BENCHMARKS, Benchmark
 
@@ -32,9 +32,9 @@ _BLOCK = re.compile(r"(<!-- bench (\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 _PEERS = ("hta", "tracelens")
 
 
-def headline(directory: Path = results.RESULTS) -> str:
+def headline(directory: Path = result_files.RESULTS) -> str:
     """What the README says of the speed of reading, in one sentence."""
-    found = results.read("read_xspace", directory)
+    found = result_files.read("read_xspace", directory)
     ours = found and found.median("tracekit, Trace", "seconds")
     if not found or not ours:
         return "How fast it reads has not been measured."
@@ -46,11 +46,11 @@ def headline(directory: Path = results.RESULTS) -> str:
     )
 
 
-def tables(directory: Path = results.RESULTS) -> dict[str, str]:
+def tables(directory: Path = result_files.RESULTS) -> dict[str, str]:
     """What stands in each block, by name: the table of each benchmark, and the README's sentence."""
     blocks = {"headline": headline(directory)}
     for benchmark in BENCHMARKS:
-        found = results.read(benchmark.name, directory)
+        found = result_files.read(benchmark.name, directory)
         blocks[benchmark.name] = benchmark.table(found) if found else "Not measured yet."
     return blocks
 
@@ -83,8 +83,10 @@ def rounds_of(command: str) -> int:
     return int(found[1]) if found else 1
 
 
-def run(benchmark: Benchmark, commands: Sequence[str], peers: Mapping[str, str]) -> results.Results:
-    """What the commands of a benchmark measure, as results of one run.
+def run(
+    benchmark: Benchmark, commands: Sequence[str], peers: Mapping[str, str], before: result_files.Results | None = None
+) -> result_files.Results:
+    """What the commands of a benchmark measure, with what was measured `before` of rows that they skip.
 
     Raises RuntimeError with the last line of a script that fails.
     """
@@ -111,9 +113,8 @@ def run(benchmark: Benchmark, commands: Sequence[str], peers: Mapping[str, str])
             where["versions"] |= measured[-1].get("machine", {}).get("versions", {})
     now = f"{datetime.now(UTC):%Y-%m-%d}"
     description = words(where, os.getloadavg()[0])
-    its = results.Run(now, description, rounds_of(commands[0]), benchmark.facts(measured))
-    kept = results.read(benchmark.name)
-    return results.merged(kept, its, benchmark.rows(measured))
+    its = result_files.Run(now, description, rounds_of(commands[0]), benchmark.facts(measured))
+    return result_files.merged(before, its, benchmark.rows(measured))
 
 
 def main() -> int:
@@ -134,14 +135,14 @@ def main() -> int:
         commands = benchmark.quick if options.quick else benchmark.commands
         print(f"\n{benchmark.name}: {benchmark.question}", *commands, sep="\n  ", flush=True)
         try:
-            found = run(benchmark, commands, peers)
+            found = run(benchmark, commands, peers, None if options.quick else result_files.read(benchmark.name))
         except RuntimeError as error:
             failed.append(benchmark.name)
             print(f"Failed: {error}", file=sys.stderr)
             continue
         print(f"\n{benchmark.table(found)}", flush=True)
         if not options.quick:
-            print(f"Wrote {results.write(benchmark.name, found).relative_to(ROOT)}")
+            print(f"Wrote {result_files.write(benchmark.name, found).relative_to(ROOT)}")
     if not options.quick:
         write_tables()
     if failed:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from results import Results, Rows
+from result_files import Results, Rows
 
 # What each script writes with --json.
 Measured = Sequence[dict[str, Any]]
@@ -165,7 +165,11 @@ def _reading(measured: Measured) -> Rows:
 
 def _read_table(results: Results) -> str:
     ratios = [Ratio(f"times {letter}", "seconds", (base,)) for letter, base in _BASES.items()]
-    columns = [Column("seconds", "seconds", "{:.3f}"), _megabytes("peak MB", "peak_bytes"), *ratios]
+    columns: list[Column | Ratio] = [
+        Column("seconds", "seconds", "{:.3f}"),
+        _megabytes("peak MB", "peak_bytes"),
+        *ratios,
+    ]
     what = f"{results.last.facts['events']:,.0f} events, {results.last.facts['bytes'] / 1e6:.1f} MB"
     return block(results, what, table(results, _READERS, columns, "reader"))
 
@@ -183,7 +187,7 @@ _CHROME_READERS = {
 
 
 def _chrome_table(results: Results) -> str:
-    columns = [
+    columns: list[Column | Ratio] = [
         Column("seconds", "seconds"),
         _megabytes("peak MB", "peak_bytes"),
         Ratio("times B", "seconds", ("tracekit, Trace",)),
@@ -214,7 +218,7 @@ def _analysing(measured: Measured) -> Rows:
 
 def _analyse_table(results: Results) -> str:
     bases = ("tracekit, XSpace", "tracekit, Kineto")
-    columns = [
+    columns: list[Column | Ratio] = [
         Column("intervals", "intervals", "{:,.0f}", spread=False),
         Column("read s", "read_s"),
         Column("answer s", "answer_s"),
@@ -292,7 +296,7 @@ def _exporting(measured: Measured) -> Rows:
 
 
 def _export_table(results: Results) -> str:
-    columns = [
+    columns: list[Column | Ratio] = [
         Column("write s", "write_s"),
         Column("CPU s", "cpu_s"),
         _megabytes("growth MB", "growth"),
@@ -591,7 +595,7 @@ PARTS = (
     "make_kineto.py",
     "make_xspace.py",
     "read_peers.py",
-    "results.py",
+    "result_files.py",
     "suite.py",
     "version_first.py",
     "version_today.py",

@@ -384,7 +384,7 @@ def test_every_command_of_a_benchmark_has_options_that_its_script_knows(bench):
 
 # Of the peer that is not there any more, two rounds on another machine are kept.
 def test_a_peer_that_is_not_installed_keeps_what_was_measured_of_it_last(bench):
-    results = bench.results
+    results = bench.result_files
     old = results.merged(
         None, results.Run("2026-01-01", "old", 2), {"ours": {"s": [2.0, 4.0]}, "HTA": {"s": [8.0, 12.0]}}
     )
@@ -397,13 +397,15 @@ def test_a_peer_that_is_not_installed_keeps_what_was_measured_of_it_last(bench):
         "HTA": results.Row(0, {"s": [8.0, 12.0]}, "not here"),
     }
     assert both.ratios("HTA", "ours", "s") == [10.0]  # of medians: they share no round
+    larger = results.merged(both, results.Run("2026-02-03", "new", 1, {"events": 9}), {"HTA": "not here"})
+    assert larger.rows == {}  # it was measured on another number of events
     again = results.merged(both, results.Run("2026-03-03", "new", 1), {"ours": {"s": [1.5]}, "HTA": {"s": [6.0]}})
     assert [run.date for run in again.runs] == ["2026-03-03"]
     assert again.ratios("HTA", "ours", "s") == [4.0]
 
 
 def test_ratios_are_taken_round_by_round_and_shown_with_their_range(bench):
-    suite, results = importlib.import_module("suite"), bench.results
+    suite, results = importlib.import_module("suite"), bench.result_files
     found = results.merged(
         None, results.Run("2026-01-01", "here", 3), {"ours": {"s": [1.0, 2.0, 1.0]}, "peer": {"s": [3.0, 4.0, 5.0]}}
     )
@@ -421,7 +423,7 @@ def test_ratios_are_taken_round_by_round_and_shown_with_their_range(bench):
 
 
 def test_results_are_the_same_when_they_are_written_and_read_again(bench, tmp_path):
-    results = bench.results
+    results = bench.result_files
     found = results.merged(None, results.Run("2026-01-01", "here", 1, {"events": 5}), {"ours": {"s": [0.125]}})
     results.write("ours", found, tmp_path)
     assert results.read("ours", tmp_path) == found

@@ -5,7 +5,7 @@ A row that could not be measured again, as of a peer that is not installed here,
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,8 @@ class Results:
         return [value / other for value, other in zip(values, of_base, strict=False) if other]
 
 
-def merged(before: Results | None, run: Run, rows: Rows, kept: Sequence[str] = ()) -> Results:
-    """The results with a new run: its rows, and those of before that it could not measure, or that `kept` names.
+def merged(before: Results | None, run: Run, rows: Rows) -> Results:
+    """The results with a new run: its rows, and of those that it skipped what was measured `before` on as many events.
 
     Runs of which no row is left are dropped. A row that was never measured is left out.
     """
@@ -75,9 +75,8 @@ def merged(before: Results | None, run: Run, rows: Rows, kept: Sequence[str] = (
     for name, figures in rows.items():
         if not isinstance(figures, str):
             found[name] = Row(new, {key: list(values) for key, values in figures.items()})
-        elif name in old.rows:
+        elif name in old.rows and old.runs[old.rows[name].run].facts.get("events") == run.facts.get("events"):
             found[name] = Row(old.rows[name].run, old.rows[name].figures, figures)
-    found |= {name: old.rows[name] for name in kept if name in old.rows and name not in found}
     runs = [*old.runs, run]
     used = sorted({row.run for row in found.values()} | {new})
     place = {number: at for at, number in enumerate(used)}
