@@ -171,7 +171,7 @@ def _read_table(results: Results) -> str:
         *ratios,
     ]
     what = f"{results.last.facts['events']:,.0f} events, {results.last.facts['bytes'] / 1e6:.1f} MB"
-    return block(results, what, table(results, _READERS, columns, "reader"))
+    return block(results, what, table(results, _READERS, [*columns, *ratios], "reader"))
 
 
 _CHROME_READERS = {
@@ -303,7 +303,9 @@ def _export_table(results: Results) -> str:
         Column("file MB", "bytes", "{:.1f}", 1e-6, spread=False),
         _ToOurs("times", "write_s", ()),
     ]
-    return block(results, "A million device intervals", table(results, _WRITERS, columns, "writer"))
+    size = results.last.facts.get("bytes")
+    what = f"An XSpace of {size / 1e6:.0f} MB" if size else "An XSpace of a million device intervals"
+    return block(results, what, table(results, _WRITERS, columns, "writer"))
 
 
 def _page_rows(measured: Measured) -> Rows:
@@ -528,7 +530,7 @@ BENCHMARKS = (
         ("export.py --rounds 3",),
         ("export.py --rounds 1 --intervals 20000 --only tracekit pandas",),
         _exporting,
-        lambda _: {},
+        facts("bytes"),
         _export_table,
     ),
     Benchmark(
