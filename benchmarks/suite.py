@@ -164,14 +164,10 @@ def _reading(measured: Measured) -> Rows:
 
 
 def _read_table(results: Results) -> str:
-    ratios = [Ratio(f"times {letter}", "seconds", (base,)) for letter, base in _BASES.items()]
-    columns: list[Column | Ratio] = [
-        Column("seconds", "seconds", "{:.3f}"),
-        _megabytes("peak MB", "peak_bytes"),
-        *ratios,
-    ]
+    columns: list[Column | Ratio] = [Column("seconds", "seconds", "{:.3f}"), _megabytes("peak MB", "peak_bytes")]
+    columns += [Ratio(f"times {letter}", "seconds", (base,)) for letter, base in _BASES.items()]
     what = f"{results.last.facts['events']:,.0f} events, {results.last.facts['bytes'] / 1e6:.1f} MB"
-    return block(results, what, table(results, _READERS, [*columns, *ratios], "reader"))
+    return block(results, what, table(results, _READERS, columns, "reader"))
 
 
 _CHROME_READERS = {
