@@ -325,7 +325,7 @@ def test_a_table_that_another_thread_cannot_write_is_said_and_not_left_half_writ
 
     def fail(self, path, **options):
         write(self, path, **options)
-        if f".{file}.parquet" in path.name:
+        if f"{file}.parquet" in path.name:
             raise OSError("No space left on device")
 
     monkeypatch.setattr(pd.DataFrame, "to_parquet", fail)
