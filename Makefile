@@ -9,12 +9,13 @@ VENV := .venv
 JOBS := 2
 BIN := $(VENV)/bin
 
-.PHONY: help demo test fuzz docs gallery gpu-day release clean
+.PHONY: help demo test fuzz bench docs gallery gpu-day release clean
 
 help:
 	@echo "make demo     capture workloads/concurrent.py and report what ran in parallel, with a timeline"
 	@echo "make test     lint, types, import rules and tests"
 	@echo "make fuzz     read and report mutants of small traces for ten minutes, and keep those that fail"
+	@echo "make bench    run all benchmarks, and write the tables of README and docs; an hour, BENCH=--quick is some minutes"
 	@echo "make docs     build the documentation into site/"
 	@echo "make gallery  capture all workloads, build their reports in reports/gallery, and compare them on one page"
 	@echo "make gpu-day  on a machine with GPUs: run everything for ten minutes, and pack what was found to send home"
@@ -42,6 +43,10 @@ test: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --seconds 600
+
+# Options of benchmarks/bench.py: make bench BENCH='--only read_chrome --hta hta/bin/python'.
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/bench.py $(BENCH)
 
 docs: $(VENV)/.dev
 	$(BIN)/zensical build --clean --strict

@@ -8,6 +8,8 @@ the captures of both sides in order of time while the machine drifts: that is wh
 """
 
 import argparse
+import json
+from pathlib import Path
 
 import numpy as np
 
@@ -31,15 +33,18 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--captures", type=int, default=3)
     parser.add_argument("--slower", type=float, default=1.1)
+    parser.add_argument("--json", type=Path, metavar="OUT", help="also write everything measured to OUT")
     options = parser.parse_args()
     number = options.captures
     print(f"{'noise':<42} false alarms   misses")
+    shares = {}
     for name, noise in KINDS.items():
         rng = np.random.default_rng(1)
         pairs = [(captures(rng, number, noise), captures(rng, number, noise)) for _ in range(options.pairs)]
         slow = [captures(rng, number, noise, slower=options.slower) for _ in range(options.pairs)]
         alarms = [verdict(a, b).outcome in (Change.FASTER, Change.SLOWER) for a, b in pairs]
         misses = [verdict(a, b).outcome != Change.SLOWER for (a, _), b in zip(pairs, slow, strict=True)]
+        shares[name] = {"alarms": float(np.mean(alarms)), "misses": float(np.mean(misses))}
         print(f"{name:<42} {np.mean(alarms):>11.1%} {np.mean(misses):>8.1%}", flush=True)
     rng, drift = np.random.default_rng(1), np.linspace(1, 1.03, 2 * number)
     by_order = []
@@ -50,6 +55,10 @@ def main() -> None:
         by_order.append([verdict(*its).outcome in (Change.FASTER, Change.SLOWER) for its in (blocks, alternating)])
     one, other = np.mean(by_order, axis=0)
     print(f"machine drifts by 3 %: A before B {one:.1%} false alarms, alternating {other:.1%}")
+    if options.json:
+        asked = {"pairs": options.pairs, "captures": number, "slower": options.slower}
+        result = {**asked, "noise": shares, "blocks": float(one), "alternating": float(other)}
+        options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

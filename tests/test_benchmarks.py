@@ -7,6 +7,8 @@ import io
 import json
 import logging
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -326,3 +328,112 @@ def test_the_benchmark_of_exports_writes_the_same_trace_with_every_peer(run_here
         assert peer["write_s"] > 0
         assert peer["bytes"] > 10_000
         assert name in output
+
+
+def test_the_benchmark_of_reports_gives_the_cost_of_a_row_beyond_that_of_starting(tmp_path):
+    result, output = run("report.py", tmp_path / "result.json", "--events", "2000")
+    smallest, size = result["sizes"]
+    assert (smallest["events"], size["events"]) == (500, 2_000)
+    assert 0 < smallest["rows"] < size["rows"] < 2_000
+    for its in (smallest, size):
+        assert len(its["cpu_s"]) == len(its["wall_s"]) == 1
+        assert its["cpu_s"][0] > 0.1
+        assert its["peak_bytes"][0] > 50e6
+    cost_us = (size["cpu_s"][0] - smallest["cpu_s"][0]) / size["rows"] * 1e6
+    assert output.splitlines()[-2].endswith(f"{cost_us:.2f}")
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("bench")
+
+
+def test_the_tables_of_the_pages_are_those_of_the_results(bench):
+    """Else: python benchmarks/bench.py --tables."""
+    blocks = bench.tables()
+    for path in bench.PAGES:
+        page = path.read_text("utf-8")
+        assert bench.filled(page, blocks) == page, path
+
+
+def test_every_benchmark_has_its_place_on_one_page(bench):
+    pages = "".join(path.read_text("utf-8") for path in bench.PAGES)
+    places = re.findall(r"<!-- bench (\w+) -->", pages)
+    assert sorted(places) == sorted([*(benchmark.name for benchmark in bench.BENCHMARKS), "headline"])
+    assert pages.count("<!-- /bench -->") == len(places)
+
+
+def test_every_script_is_run_with_the_others_or_says_why_not(bench):
+    suite = importlib.import_module("suite")
+    scripts = {command.split()[0] for its in bench.BENCHMARKS for command in its.commands}
+    assert scripts == {command.split()[0] for its in bench.BENCHMARKS for command in its.quick}
+    here = {path.name for path in BENCHMARKS.iterdir() if path.suffix == ".py"} | {"gpu_day"}
+    assert sorted([*scripts, *suite.BY_HAND, *suite.PARTS]) == sorted(here)
+
+
+def test_every_command_of_a_benchmark_has_options_that_its_script_knows(bench):
+    for benchmark in bench.BENCHMARKS:
+        for command in (*benchmark.commands, *benchmark.quick):
+            script, *words = shlex.split(command)
+            text = (BENCHMARKS / script).read_text("utf-8")
+            for option in [word for word in words if word.startswith("--")] + [f"--{it}" for it in benchmark.peers]:
+                assert f'"{option}"' in text, command
+            assert '"--json"' in text
+
+
+# Of the peer that is not there any more, two rounds on another machine are kept.
+def test_a_peer_that_is_not_installed_keeps_what_was_measured_of_it_last(bench):
+    results = bench.result_files
+    old = results.merged(
+        None, results.Run("2026-01-01", "old", 2), {"ours": {"s": [2.0, 4.0]}, "HTA": {"s": [8.0, 12.0]}}
+    )
+    both = results.merged(
+        old, results.Run("2026-02-02", "new", 1), {"ours": {"s": [1.0]}, "HTA": "not here", "XProf": "not here"}
+    )
+    assert [run.date for run in both.runs] == ["2026-01-01", "2026-02-02"]
+    assert both.rows == {
+        "ours": results.Row(1, {"s": [1.0]}),
+        "HTA": results.Row(0, {"s": [8.0, 12.0]}, "not here"),
+    }
+    assert both.ratios("HTA", "ours", "s") == [10.0]  # of medians: they share no round
+    larger = results.merged(both, results.Run("2026-02-03", "new", 1, {"events": 9}), {"HTA": "not here"})
+    assert larger.rows == {}  # it was measured on another number of events
+    again = results.merged(both, results.Run("2026-03-03", "new", 1), {"ours": {"s": [1.5]}, "HTA": {"s": [6.0]}})
+    assert [run.date for run in again.runs] == ["2026-03-03"]
+    assert again.ratios("HTA", "ours", "s") == [4.0]
+
+
+def test_ratios_are_taken_round_by_round_and_shown_with_their_range(bench):
+    suite, results = importlib.import_module("suite"), bench.result_files
+    found = results.merged(
+        None, results.Run("2026-01-01", "here", 3), {"ours": {"s": [1.0, 2.0, 1.0]}, "peer": {"s": [3.0, 4.0, 5.0]}}
+    )
+    assert suite.table(
+        found,
+        {"ours": "ours", "peer": "a peer"},
+        [suite.Column("s", "s"), suite.Ratio("times", "s", ("ours",))],
+        "tool",
+    ).splitlines() == [
+        "| tool | s | times |",
+        "|---|---|---|",
+        "| ours | 1.00 (1.00 to 2.00) | 1 |",
+        "| a peer | 4.00 (3.00 to 5.00) | 3.0 (2.0 to 5.0) |",
+    ]
+
+
+def test_results_are_the_same_when_they_are_written_and_read_again(bench, tmp_path):
+    results = bench.result_files
+    found = results.merged(None, results.Run("2026-01-01", "here", 1, {"events": 5}), {"ours": {"s": [0.125]}})
+    results.write("ours", found, tmp_path)
+    assert results.read("ours", tmp_path) == found
+    assert results.read("theirs", tmp_path) is None
+
+
+def test_a_benchmark_that_fails_says_why_and_leaves_what_was_measured(bench, capsys, monkeypatch):
+    suite = importlib.import_module("suite")
+    broken = suite.Benchmark("broken", "Does it run?", ("report.py --rounds 0",), ("report.py --rounds 0",), *[len] * 3)
+    monkeypatch.setattr(bench, "BENCHMARKS", (broken,))
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--quick"])
+    assert bench.main() == 1
+    assert "report.py: error: --rounds must be at least 1" in capsys.readouterr().err

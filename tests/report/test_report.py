@@ -319,6 +319,21 @@ def test_a_place_that_cannot_be_written_is_found_before_the_trace_is_read(tmp_pa
         tracekit.report(unread)
 
 
+@pytest.mark.parametrize("file", ["intervals", "whole.overlap"])
+def test_a_table_that_another_thread_cannot_write_is_said_and_not_left_half_written(file, tmp_path, monkeypatch):
+    write = pd.DataFrame.to_parquet
+
+    def fail(self, path, **options):
+        write(self, path, **options)
+        if f"{file}.parquet" in path.name:
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", fail)
+    with pytest.raises(TracekitError, match=r"out: No space left on device. Give another --out"):
+        tracekit.report(PARALLEL, tmp_path / "out")
+    assert not [path.name for path in tmp_path.rglob("*") if file in path.name]
+
+
 @pytest.mark.parametrize(
     ("path", "name"),
     [

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -13,12 +14,14 @@ import numpy as np
 import pandas as pd
 from pyarrow.parquet import ParquetFile
 
+from tracekit import cores
 from tracekit.errors import TracekitError
 from tracekit.files import FRAMES, SUMMARY, replaced
 
 SCHEMA = 2
 # The key of summary.json that holds what `restore` needs and no other key says.
 _STATE = "report"
+_MOST_THREADS = 4
 REMEDY = "Make the report again from its trace: tracekit report TRACE."
 
 T = TypeVar("T")
@@ -36,8 +39,17 @@ def write(summary: Mapping[str, Any], value: Any, directory: str | os.PathLike[s
     document = {**summary, _STATE: {"fields": state, "frames": {name: dtypes(frames[name]) for name in frames}}}
     try:
         (out / FRAMES).mkdir(parents=True, exist_ok=True)
-        for name, table in frames.items():
-            replaced(out / FRAMES / f"{name}.parquet", partial(table.to_parquet, index=False, compression="zstd"))
+        with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:  # Arrow holds no GIL while it compresses
+            writing = [
+                pool.submit(
+                    replaced,
+                    out / FRAMES / f"{name}.parquet",
+                    partial(table.to_parquet, index=False, compression="zstd"),
+                )
+                for name, table in frames.items()
+            ]
+        for frame in writing:
+            frame.result()
         for file in (out / FRAMES).glob("*.parquet"):  # of a report that was there before
             if file.stem not in frames:
                 file.unlink()

@@ -7,7 +7,8 @@ import base64
 import html
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import cores
 from tracekit.columns import records
 from tracekit.report import palette
 from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes
@@ -60,6 +62,11 @@ LIMIT = 14_000_000
 SHORT = 160
 # JavaScript's numbers are doubles: integers are exact below 2**53. A signed one has its sign in its lowest bit.
 EXACT_BITS = 52
+_MOST_THREADS = 4
+
+
+# What gives the values of each column.
+_Columns = Mapping[str, Callable[[], NDArray[Any]]]
 
 
 def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
@@ -100,13 +107,17 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
     counts = np.array([count for _, _, count in rows.lanes], np.int64)
     from_zero = np.repeat(np.array([zero[rows.groups[group].clock] for group, _, _ in rows.lanes], np.int64), counts)
     start, end = rows.start - from_zero, rows.end - from_zero
+    del from_zero  # as long as the rows, as each of these is: few are held at once
     wait = rows.wait[0][rows.wait[1]]
     bands = [_band(table, zero) for table in (phases, steps)]
     changes = [lane.time - zero[rows.groups[lane.group].clock] for lane in memory.lanes]
     unit, rounded = _unit([start, end, wait, *(edge for band in bands for edge in band), *changes])
-    start, end = start // unit, end // unit
-    columns = [column(name, values) for name, values in _columns(rows, start, end, wait // unit, counts).items()]
-    columns += [column(name, values) for name, values in _memory_columns(memory, changes, unit).items()]
+    start //= unit
+    end //= unit
+    made = {**_columns(rows, start, end, wait // unit, counts), **_memory_columns(memory, changes, unit)}
+    # zlib holds no GIL; a column is made when a thread takes it, so that few of them are held at once.
+    with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
+        columns = list(pool.map(lambda name: column(name, made[name]()), made))
     reach = [int(start.min()), int(end.max())] if len(start) else None
     shown = _extent(report)
     extent = [(edge - next(iter(zero.values()))) // unit for edge in shown] if shown else None
@@ -155,34 +166,38 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
 
 def _columns(
     rows: Lanes, start: NDArray[np.int64], end: NDArray[np.int64], wait: NDArray[np.int64], counts: NDArray[np.int64]
-) -> Mapping[str, Any]:
+) -> _Columns:
     """The columns by name. In a lane a row tells how long after the row before it starts: kernels stand in queues."""
-    first = np.cumsum(counts) - counts
-    before = np.append(0, end)[: len(end)]
-    before[first[counts > 0]] = 0
     has_bytes, has_instance = rows.bytes[1], rows.instance >= 0
+
+    def gap() -> NDArray[np.int64]:
+        first = np.cumsum(counts) - counts
+        before: NDArray[np.int64] = np.append(0, end)[: len(end)]
+        before[first[counts > 0]] = 0
+        return start - before
+
     return {
-        "gap": start - before,
-        "duration": end - start,
-        "name": rows.name,
-        "kind": rows.kind,
-        "has_bytes": has_bytes,
-        "bytes": rows.bytes[0][has_bytes],
-        "has_wait": rows.wait[1],
-        "wait": wait,
-        "step": _differences(rows.step),
-        "launch": _differences(rows.launch),
-        "has_instance": has_instance,
-        "instance": _differences(rows.instance[has_instance]),
+        "gap": gap,
+        "duration": lambda: end - start,
+        "name": lambda: rows.name,
+        "kind": lambda: rows.kind,
+        "has_bytes": lambda: has_bytes,
+        "bytes": lambda: rows.bytes[0][has_bytes],
+        "has_wait": lambda: rows.wait[1],
+        "wait": lambda: wait,
+        "step": lambda: _differences(rows.step),
+        "launch": lambda: _differences(rows.launch),
+        "has_instance": lambda: has_instance,
+        "instance": lambda: _differences(rows.instance[has_instance]),
     }
 
 
-def _memory_columns(memory: MemoryLanes, changes: list[NDArray[np.int64]], unit: int) -> Mapping[str, Any]:
+def _memory_columns(memory: MemoryLanes, changes: list[NDArray[np.int64]], unit: int) -> _Columns:
     """The steps of the memory in use, each as its difference to the one before it in its lane."""
     empty = np.zeros(0, np.int64)
     return {
-        "memory_time": np.concatenate([empty, *(_differences(times // unit) for times in changes)]),
-        "memory_in_use": np.concatenate([empty, *(_differences(lane.in_use) for lane in memory.lanes)]),
+        "memory_time": lambda: np.concatenate([empty, *(_differences(times // unit) for times in changes)]),
+        "memory_in_use": lambda: np.concatenate([empty, *(_differences(lane.in_use) for lane in memory.lanes)]),
     }
 
 
@@ -251,11 +266,17 @@ def column(name: str, values: NDArray[np.integer[Any]]) -> PackedColumn:
     """`values` (n,) in as many byte planes as the largest needs; with times of 4.29 ms = 2**32 ps, that is often 5."""
     wide = np.asarray(values, np.int64)
     signed = bool(len(wide)) and int(wide.min()) < 0
-    # Twice a number of 63 bits still fits an unsigned one of 64.
-    plain = ((wide << 1) ^ (wide >> 63)).view(np.uint64) if signed else wide.view(np.uint64)
+    if signed:
+        sign = wide >> 63
+        wide = wide << 1
+        wide ^= sign
+        del sign  # in place, as a column has millions of rows
+    plain = wide.view(np.uint64)  # twice a number of 63 bits still fits
     planes = (int(plain.max()).bit_length() + 7) // 8 if len(plain) else 0
-    split = plain.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :planes].T
-    return PackedColumn(name, len(wide), planes, signed, zlib.compress(np.ascontiguousarray(split).tobytes(), 6))
+    split = plain.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
+    packer = zlib.compressobj(6)
+    content = [packer.compress(split[:, plane].tobytes()) for plane in range(planes)]
+    return PackedColumn(name, len(wide), planes, signed, b"".join([*content, packer.flush()]))
 
 
 def json_text(value: object) -> str:
