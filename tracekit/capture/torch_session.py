@@ -42,7 +42,6 @@ _NO_STEPS = (
 )
 _KEY, _MACHINES = "tracekit/run", "tracekit/machine/"
 _AGREE_S = 20  # rank 0 says the name of its run as soon as the process group is there
-_JOINED_S = 10 * 60  # the others begin when they have imported torch
 _MOST_FILES = 200  # of the script that are looked through for what it imports
 
 
