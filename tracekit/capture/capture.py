@@ -350,7 +350,7 @@ def _check_torch(script: str, module: bool, devices: int | None, host_level: int
 
 _HOW_TO_INSTALL = {
     "jax": "`pip install jax`, or for GPUs and TPUs see https://docs.jax.dev/en/latest/installation.html",
-    "torch": "`pip install 'tracekit-jax[torch]'`, or for GPUs see https://pytorch.org/get-started/locally",
+    "torch": "`pip install torch`, or for a build without CUDA see https://pytorch.org/get-started/locally",
 }
 
 
