@@ -72,7 +72,7 @@ def main() -> None:
     """Run the experiment on two GPUs, on the CPUs of the ranks, or on the one device there is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, help="rows of the matrix [4000; on CPU 128 and 1000]")
-    parser.add_argument("--products", type=int, help="products per device [50; on CPU 2000 and 20]")
+    parser.add_argument("--products", type=int, help="products per device [50; on CPU 5000 and 20]")
     options = parser.parse_args()
     if gpus():
         if gpus() < 2:
@@ -83,7 +83,7 @@ def main() -> None:
     if ranks < 2:
         print(f"One process is one CPU device; for two: {TWO_RANKS}. Showing what this one does alone.")
     experiments: list[tuple[int, int, int, str]] = [
-        (1, 128, 2000, ""),
+        (1, 128, 5000, ""),
         (max(1, int(cores.usable())), 1000, 20, " wide"),
     ]
     for threads, size, products, label in experiments:
