@@ -228,6 +228,7 @@ class TorchSession:
                 self.is_stopped = True
                 self._leave_step()
                 self._load.stop()
+                self.facts |= _devices()
                 self.facts["profiled_s"] = round(time.monotonic() - self._begun - self.facts["profiled_after_s"], 6)
                 self.facts["machine"] = self._load.facts()
             if self.counter is not None:
@@ -551,8 +552,6 @@ class TorchSession:
             self._fail(f"torch.profiler did not start: {error}")
             return
         self._load.start()
-        gpus = [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
-        kind = "cuda" if gpus else "cpu"
         self.facts = {
             "framework": "torch",
             "profiled_after_s": round(time.monotonic() - self._begun, 6),
@@ -562,10 +561,20 @@ class TorchSession:
                 "torch": str(torch.__version__),
                 "tracekit": sys.modules["tracekit"].__version__,
             },
-            "platform": kind,
-            "devices": [{"id": at, "kind": name, "platform": kind} for at, name in enumerate(gpus or ["cpu"])],
             "threads": torch.get_num_threads(),
         }
+
+
+def _devices() -> dict[str, Any]:
+    """What the program ran on, for capture.json: the GPUs if it used one; asking sooner would begin to use them."""
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_initialized() else 0
+    kind, names = ("cuda", [torch.cuda.get_device_name(at) for at in range(gpus)]) if gpus else ("cpu", ["cpu"])
+    return {
+        "platform": kind,
+        "devices": [{"id": at, "kind": name, "platform": kind} for at, name in enumerate(names)],
+    }
 
 
 @contextmanager
