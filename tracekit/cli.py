@@ -165,6 +165,10 @@ def capture(
     repeat: Annotated[
         int, typer.Option(min=1, help="Capture so many times, one run each: a side of tracekit compare.")
     ] = 1,
+    framework: Annotated[
+        str | None,
+        typer.Option(metavar="jax|torch", help="Whose profiler [default: torch if SCRIPT imports it and not jax]."),
+    ] = None,
     python_tracer: Annotated[bool, typer.Option("--python-tracer", help="Also record Python calls (slow).")] = False,
     host_level: Annotated[int, typer.Option(min=0, max=3, help="Detail of host events, 0 to 3.")] = 2,
     start_step: Annotated[int | None, typer.Option(min=0, help="Profile from the step of this number on.")] = None,
@@ -180,7 +184,7 @@ def capture(
     ] = None,
     duration: Annotated[str | None, typer.Option("--for", metavar="TIME", help="Profile for so long, as 2s.")] = None,
 ) -> None:
-    """Run a script under the JAX profiler.
+    """Run a script under the profiler of JAX or PyTorch.
 
     Options come before SCRIPT; everything after it is the script's own. Exits with the script's exit code.
     """
@@ -207,13 +211,14 @@ def capture(
         stretch=stretch,
         processes=processes,
         repeat=repeat,
+        framework=framework,
         restore=False,
     )
     if repeat > 1:  # each has said where it is
         print(f"Next: tracekit compare {shlex.quote(str(captured.path))} OTHER", file=sys.stderr, flush=True)
     else:
         say_written(captured)
-    if captured.unfinished:  # jax's own clean-up would wait for the work that the user has just given up
+    if captured.unfinished:  # the framework's own clean-up would wait for the work that the user has just given up
         sys.stdout.flush()
         os._exit(captured.exit_code)
     raise typer.Exit(captured.exit_code)

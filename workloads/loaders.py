@@ -70,7 +70,7 @@ def available() -> dict[str, Loader]:
     """The loaders that can run here; one line for each that is not installed."""
     loaders: dict[str, Loader] = {"plain": plain}
     for name, package, loader in (("DataLoader", "torch", torch_loader), ("Grain", "grain", grain_loader)):
-        if importlib.util.find_spec(package):
+        if (spec := importlib.util.find_spec(package)) and spec.origin:  # a directory of that name has none
             loaders[name] = loader
         else:
             print(f"{name} is left out: pip install {package}.")

@@ -17,6 +17,7 @@ from tracekit.cli import app
 OTHERS = {
     "TraceLens_generate_perf_report_pytorch",
     "nsys-ai",
+    "torchrun",
     "apt-get",
     "dask",
     "docker",

@@ -21,6 +21,7 @@ from tracekit.capture import script as _script
 from tracekit.capture.new_run import new_run
 from tracekit.capture.session import Session, say
 from tracekit.capture.stretch import Stretch
+from tracekit.capture.torch_session import FRAMEWORKS, TorchSession, framework_of, launch_name
 from tracekit.errors import CaptureError, TracekitError
 from tracekit.files import refuse_unwritable
 
@@ -34,13 +35,14 @@ class Captured:
 
     `path` is the logdir for TensorBoard and `tracekit report`, `run` the new run in it, both URLs where the trace went
     to one, and `exit_code` that of the script. `unfinished`: the script was interrupted, and devices still worked when
-    the trace was written.
+    the trace was written. `process`: the number of this process where several capture into the run; else None.
     """
 
     path: Path | str
     run: Path | str
     exit_code: int
     unfinished: bool = False
+    process: int | None = None
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -70,9 +72,13 @@ def capture(
     stretch: Stretch | None = None,
     processes: int = 1,
     repeat: int = 1,
+    framework: str | None = None,
     restore: bool = True,
 ) -> Captured:
-    """Run `script` in this process under jax.profiler and return where its trace lies.
+    """Run `script` in this process under the profiler of its framework and return where its trace lies.
+
+    The `framework` is "jax" or "torch"; None: "torch" where the script, or a file of its directory that it imports,
+    imports torch and not jax. What follows is jax's; for torch see docs/howto/torch.md.
 
     The script runs as `__main__`, as `python script args` (with `module`: `python -m script args`) would run it. The
     profile begins when the script first initialises a jax backend, so its own XLA_FLAGS, jax.config updates and
@@ -100,10 +106,17 @@ def capture(
     script = str(script)
     if not module:
         _script.check_file(script)
-    _check_jax(script, module)
+    if framework not in (None, *FRAMEWORKS):
+        raise CaptureError(f"the framework must be one of {', '.join(FRAMEWORKS)}, not {framework}.")
+    framework = framework or framework_of(script, module)
+    if framework == "torch":
+        _check_torch(script, module, devices, host_level, stretch)
+    else:
+        _check_installed("jax", script, module)
     home = Path.cwd() if module else Path(script).resolve().parent
     name, about = new_run(["python", *(["-m"] if module else []), script, *args], home)
-    default = Path("traces", f"{script if module else Path(script).stem}-{name}")
+    shared = launch_name() if framework == "torch" else None  # of ranks, all of which write there
+    default = Path("traces", f"{script if module else Path(script).stem}-{shared or name}")
     place = default if out is None else remote.place(out)
     try:
         refuse_unwritable(place, "a trace")
@@ -111,25 +124,30 @@ def capture(
         raise CaptureError(str(error)) from None
     if repeat > 1 or processes > 1:
         words = _options(devices, host_level, python_tracer, stretch) + (["--module"] if module else [])
+        words += [f"--framework={framework}"]
         if repeat > 1:
             joined = [f"--processes={processes}"] if processes > 1 else []
             return _repeated(repeat, place, [*joined, *words, script, *args])
-        return _several(processes, place, [*words, script, *args])
+        return _several(processes, place, [*words, script, *args], framework)
     with _one_at_a_time(), _folder(place) as folder, _script.put_back() if restore else nullcontext():
         pid = os.getpid()
         options: dict[str, bool] = {"watched": not restore, "uploaded": isinstance(place, str)}
-        profile = Session(folder, name, devices, host_level, python_tracer, stretch, about, **options)
+        profile = (
+            TorchSession(folder, name, python_tracer, stretch, about, watched=not restore)
+            if framework == "torch"
+            else Session(folder, name, devices, host_level, python_tracer, stretch, about, **options)
+        )
         begin = time.perf_counter()
 
         def finish(ending: _script.Ending, exit_code: int | None) -> Captured:
             if profile.facts is None:
-                reason = profile.problem or _unused(script, ending.exit_code, profile.unreached)
+                reason = profile.problem or _unused(framework, script, ending.exit_code, profile.unreached)
                 raise NothingCapturedError(reason, ending.exit_code)
             unfinished = _write(profile, ending, exit_code=exit_code, wall_s=round(time.perf_counter() - begin, 6))
             if isinstance(place, str):
                 _upload(folder, place)
             run = remote.child(place, f"plugins/profile/{profile.name}")
-            return Captured(place, run, ending.exit_code, unfinished)
+            return Captured(place, run, ending.exit_code, unfinished, process=profile.process)
 
         with profile.hooked(), _leaving(profile, finish):
             try:
@@ -171,15 +189,17 @@ def _repeated(count: int, out: Path | str, words: Sequence[str]) -> Captured:
     return Captured(out, new[-1], exit_code)
 
 
-def _several(count: int, out: Path | str, words: Sequence[str]) -> Captured:
+def _several(count: int, out: Path | str, words: Sequence[str], framework: str) -> Captured:
     """Capture `count` processes into one new run of `out`; `words` are the command line after `--out`."""
     nothing = f"none of {count} processes left a trace; what they said is above."
     new, exit_code = _new_runs(lambda command: _processes.start(command, count), out, words, nothing)
     if len(new) > 1:
-        say(
-            f"the {count} processes were not joined, and left {len(new)} runs: the script did not call "
-            "jax.distributed.initialize() without arguments before its first jax device."
+        joining = (
+            "torch.distributed.init_process_group()"
+            if framework == "torch"
+            else "jax.distributed.initialize() without arguments before its first jax device"
         )
+        say(f"the {count} processes were not joined, and left {len(new)} runs: the script did not call {joining}.")
     return Captured(out, new[-1], exit_code)
 
 
@@ -231,7 +251,7 @@ def _upload(draft: Path, url: str) -> None:
 
 def say_written(captured: Captured) -> None:
     """Say on stderr where the trace is, and what comes next; stdout is the script's."""
-    if _processes.is_started():  # who started it says so for all
+    if _processes.is_started() or captured.process:  # who started it says so for all, or rank 0 does
         return
     print(f"Wrote {captured.run}", file=sys.stderr)
     if _REPEATED in os.environ:  # who repeats it says what comes next
@@ -253,7 +273,9 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 @contextmanager
-def _leaving(profile: Session, finish: Callable[[_script.Ending, int | None], Captured]) -> Iterator[None]:
+def _leaving(
+    profile: Session | TorchSession, finish: Callable[[_script.Ending, int | None], Captured]
+) -> Iterator[None]:
     """While the script runs, let `finish` write the trace before it ends this process past Python's own end."""
     pid = os.getpid()
 
@@ -295,7 +317,7 @@ def _leaving(profile: Session, finish: Callable[[_script.Ending, int | None], Ca
                 setattr(os, name, original)
 
 
-def _write(profile: Session, ending: _script.Ending, **facts: Any) -> bool:
+def _write(profile: Session | TorchSession, ending: _script.Ending, **facts: Any) -> bool:
     """Write the trace and capture.json with these facts; True if devices still do what an interrupted script left."""
     with _no_interrupts():
         for stream in (sys.stdout, sys.stderr):
@@ -314,26 +336,49 @@ def _write(profile: Session, ending: _script.Ending, **facts: Any) -> bool:
     return unfinished
 
 
-def _check_jax(script: str, module: bool) -> None:
-    """Raise CaptureError where the script could not import jax, installed or in the directory that it starts from."""
+def _check_torch(script: str, module: bool, devices: int | None, host_level: int, stretch: Stretch | None) -> None:
+    """Raise CaptureError for options that torch has not, and where the script could not import torch."""
+    if devices is not None:
+        raise CaptureError(
+            "--devices makes jax's CPU devices; torch has one CPU. --processes 2 starts two ranks, each a device."
+        )
+    if host_level != 2:
+        raise CaptureError("--host-level is of jax's profiler; torch's always records its operators.")
+    if stretch is not None and stretch.step_function:
+        raise CaptureError("--step-function names a compiled function of jax; torch's steps end with Optimizer.step().")
+    _check_installed("torch", script, module)
+
+
+_HOW_TO_INSTALL = {
+    "jax": "`pip install jax`, or for GPUs and TPUs see https://docs.jax.dev/en/latest/installation.html",
+    "torch": "`pip install torch`, or for a build without CUDA see https://pytorch.org/get-started/locally",
+}
+
+
+def _check_installed(framework: str, script: str, module: bool) -> None:
+    """Raise CaptureError where the script could not import the framework, installed or in the directory that it starts
+    from."""
     directory = Path.cwd() if module else Path(script).resolve().parent
-    if "jax" in sys.modules or (directory / "jax").is_dir():
+    if framework in sys.modules or (directory / framework).is_dir():
         return
     with suppress(ModuleNotFoundError):
-        if importlib.util.find_spec("jax") is not None:
+        if importlib.util.find_spec(framework) is not None:
             return
     raise CaptureError(
-        "jax is not installed in this Python, and a capture needs it: `pip install jax`, or for GPUs and TPUs see "
-        "https://docs.jax.dev/en/latest/installation.html. Traces can be read without it."
+        f"{framework} is not installed in this Python, and a capture needs it: {_HOW_TO_INSTALL[framework]}. Traces "
+        "can be read without it."
     )
 
 
-def _unused(script: str, exit_code: int, unreached: str) -> str:
+def _unused(framework: str, script: str, exit_code: int, unreached: str) -> str:
     if unreached:
         return f"{script} {unreached}."
-    reason = "used no jax device" if "jax" in sys.modules else "did not import jax"
     ended = f" before it ended with exit code {exit_code}" if exit_code else ""
-    return f"{script} {reason} in this process{ended}, and a profile begins with a script's first jax device."
+    if framework == "torch":
+        return f"{script} did not import torch in this process{ended}, and a profile begins when it does."
+    reason = "used no jax device" if "jax" in sys.modules else "did not import jax"
+    other = " It imported torch: --framework torch captures that." if "torch" in sys.modules else ""
+    return f"{script} {reason} in this process{ended}, and a profile begins with a script's first jax device.{other}"
 
 
 @contextmanager

@@ -1,14 +1,17 @@
 """Name a stretch of a program as a phase of an experiment, so that the report can compare it with others."""
 
 import os
+import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from tracekit import cores, units
 
-# TraceMe encodes stats as `name#key=value,key=value#`, and lists of phases are joined by `;` (docs/concepts.md).
+# TraceMe encodes stats as `name#key=value,key=value#`, and lists of phases are joined by `;` (docs/concepts.md). Kineto
+# keeps no arguments of an annotation unless it records shapes, and then no texts: there the name itself is so encoded.
 _RESERVED = frozenset("#,;=")
 
 
@@ -40,13 +43,11 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
 
     `alone` names the phases that did the same pieces of work one at a time: speedup is then the sum of their walls over
     this wall. `baseline` names one phase that did the same work on fewer devices. Wait for the results inside the block
-    (`jax.block_until_ready`), or the phase ends before its work does. Raises ValueError if both are given or a name
-    cannot be encoded. Outside a capture it costs a tenth of a millisecond and one printed line. The first phase of a
-    program initialises jax's backends, before its clock starts.
+    (`jax.block_until_ready`, `torch.cuda.synchronize`), or the phase ends before its work does. Raises ValueError if
+    both are given or a name cannot be encoded. Outside a capture it costs a tenth of a millisecond and one printed
+    line. A program that has imported torch and not jax is marked in PyTorch's profile, one that has both in both. The
+    first phase of any other program initialises jax's backends, before its clock starts.
     """
-    import jax
-    import jax.profiler
-
     alone = [alone] if isinstance(alone, str) else alone
     if alone and baseline is not None:
         raise ValueError(f"phase {name!r} names both alone= and baseline=; a phase is compared with one of them.")
@@ -56,10 +57,12 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
     if baseline is not None:
         stats["baseline"] = _checked(baseline)
     _checked(name)
-    jax.devices()  # a capture begins with the backends, and an annotation older than it would be lost
+    annotations = _annotations(name, stats)
     times = PhaseTimes()
     before = _other_cpu_s()
-    with jax.profiler.TraceAnnotation(name, **stats):
+    with ExitStack() as stack:
+        for annotation in annotations:
+            stack.enter_context(annotation)
         start = time.perf_counter_ns()
         yield times
         times.wall_ps = (time.perf_counter_ns() - start) * 1000
@@ -67,6 +70,23 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
     if before is not None and after is not None:
         times.other_cores = (after - before) / (times.wall_ps / 10**12)
     print(f"{name}: {units.time(times.wall_ps)}", flush=True)
+
+
+def _annotations(name: str, stats: Mapping[str, str]) -> list[AbstractContextManager[Any]]:
+    """The annotation of each framework that this program has imported; jax's where it has none."""
+    annotations: list[AbstractContextManager[Any]] = []
+    if hasattr(sys.modules.get("torch"), "profiler"):
+        from torch.profiler import record_function
+
+        encoded = ",".join(f"{key}={value}" for key, value in stats.items())
+        annotations.append(record_function(f"{name}#{encoded}#"))
+    if not annotations or "jax" in sys.modules:
+        import jax
+        import jax.profiler
+
+        jax.devices()  # a capture begins with the backends, and an annotation older than it would be lost
+        annotations.append(jax.profiler.TraceAnnotation(name, **stats))
+    return annotations
 
 
 def _other_cpu_s() -> float | None:

@@ -60,6 +60,16 @@ def is_started() -> bool:
     return _VARIABLE in os.environ
 
 
+def started_as() -> tuple[int, int, str] | None:
+    """This process's number, how many there are, and the address of their coordinator; None if `start` has started
+    none."""
+    if _VARIABLE not in os.environ:
+        return None
+    place, address = os.environ[_VARIABLE].split()
+    index, count = map(int, place.split("/"))
+    return index, count, address
+
+
 def family(root: Path = Path("/")) -> int:
     """The process whose descendants make up this program: the one that has started its processes, `start` or a launcher
     of MPI or SLURM, or this one. `root` is where /proc stands."""
@@ -95,10 +105,9 @@ def _launcher(root: Path) -> int:
 
 def add_cluster(clusters: ModuleType) -> None:
     """Let `jax.distributed.initialize()` without arguments find the processes that `start` has started."""
-    if _VARIABLE not in os.environ:
+    if (place := started_as()) is None:
         return
-    place, address = os.environ[_VARIABLE].split()
-    index, count = map(int, place.split("/"))
+    index, count, address = place
 
     class Started(clusters.ClusterEnv):  # type: ignore[name-defined,misc]
         """What jax asks of the environment that has started its processes."""
@@ -153,7 +162,7 @@ def agreed(name: str, index: int, folder: Path) -> Agreed | None:
     client = distributed.global_state.client
     if client is None:
         return None
-    own = f"{platform.node()}-{index} {_machine()}"
+    own = f"{platform.node()}-{index} {machine()}"
     with suppress(Exception):  # of jaxlib, without a class of its own: the time is over, or the other is gone
         if index == 0:
             draft(folder, name, 0).mkdir(parents=True, exist_ok=True)
@@ -217,7 +226,7 @@ def gather(written: Path, run: Path, index: int) -> None:
         os.replace(path, run / (f"{host}-{index}{path.name.removeprefix(host)}" if of_host else path.name))
 
 
-def _machine() -> str:
+def machine() -> str:
     """What tells this machine, since it was started, from others; its name where the system does not say."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

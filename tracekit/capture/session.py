@@ -28,7 +28,7 @@ from tracekit.files import replaced
 
 # XLA warns of a collective that waits after 20 s, and ends the process after 40.
 _STUCK_S, _IDLE_RATIO = 12.0, 0.05
-_FACTS = "capture.json"
+FACTS = "capture.json"
 _QUIET_S = 0.02  # the CPU runtime closes its pool regions a little after the result is ready
 
 
@@ -120,7 +120,7 @@ class Session:
         }
         if self.stretch is not None and self.stretch.step_function:
             actions |= dict.fromkeys(("jax._src.api", "jax._src.pmap"), self._hook_compilers)
-        finder = _AfterImport(actions)
+        finder = AfterImport(actions)
         sys.meta_path.insert(0, finder)
         stretches.postponed = self._postponed
         try:
@@ -185,7 +185,7 @@ class Session:
                     shutil.rmtree(self._profiled, ignore_errors=True)
                     self._sudden_end.avert()
             elif not self.process:
-                replaced(self.run / _FACTS, lambda draft: draft.write_text(text, "utf-8"))
+                replaced(self.run / FACTS, lambda draft: draft.write_text(text, "utf-8"))
 
     def _save(self, facts: str | None) -> None:
         """Let the profiler write its files, and move them to where a reader finds them, with these `facts`."""
@@ -208,10 +208,10 @@ class Session:
             raise FileNotFoundError(f"the profiler left no *.xplane.pb in {written}")
         try:
             if facts is not None:
-                (written / _FACTS).write_text(facts, "utf-8")
+                (written / FACTS).write_text(facts, "utf-8")
         except OSError as error:
-            say(f"the trace is saved, without {_FACTS}, which could not be written: {error.strerror}.")
-            (written / _FACTS).unlink(missing_ok=True)
+            say(f"the trace is saved, without {FACTS}, which could not be written: {error.strerror}.")
+            (written / FACTS).unlink(missing_ok=True)
         if self.process is None:
             self.run.parent.mkdir(parents=True, exist_ok=True)
             os.replace(written, self.run)
@@ -476,7 +476,7 @@ class Session:
             self.name, self.process = self._agreed.name, index
 
 
-class _AfterImport(importlib.abc.MetaPathFinder):
+class AfterImport(importlib.abc.MetaPathFinder):
     """Call an action on a module right after its import."""
 
     def __init__(self, actions: dict[str, Callable[[ModuleType], None]]) -> None:

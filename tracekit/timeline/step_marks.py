@@ -130,12 +130,11 @@ def _by_marker(spans: pd.DataFrame, place: NDArray[np.int64]) -> Mapping[Marker,
         keyed = spans.assign(place=place).groupby([*THREAD[:depth], "place"], sort=True)
         times = keyed[["start_ps", "end_ps"]].agg({"start_ps": "min", "end_ps": "max"})
         steps_of, own_of = times.index.get_level_values("place").to_numpy(np.int64), times.to_numpy(np.int64)
-        labels = times.index.droplevel([depth])
+        labels = pd.MultiIndex.from_frame(times.index.to_frame(index=False)[THREAD[:depth]])
         codes = labels.factorize()[0]
         first = np.flatnonzero(np.diff(codes, prepend=-1))
         for at, (low, high) in zip(first.tolist(), pairwise([*first.tolist(), len(codes)]), strict=True):
-            label = labels[at]
-            key = tuple(map(str, label if depth > 1 else (label,)))
+            key = tuple(map(str, labels[at]))
             steps, own = steps_of[low:high], own_of[low:high]
             if depth == len(THREAD):
                 of_process, completed = times_of[key[:-1]]
