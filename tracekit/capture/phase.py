@@ -1,12 +1,17 @@
 """Name a stretch of a program as a phase of an experiment, so that the report can compare it with others."""
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tracekit import cores, units
+
+if TYPE_CHECKING:  # ctypes would cost every command some milliseconds
+    from tracekit.capture.nvtx_ranges import Ranges
 
 # TraceMe encodes stats as `name#key=value,key=value#`, and lists of phases are joined by `;` (docs/concepts.md).
 _RESERVED = frozenset("#,;=")
@@ -42,11 +47,9 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
     this wall. `baseline` names one phase that did the same work on fewer devices. Wait for the results inside the block
     (`jax.block_until_ready`), or the phase ends before its work does. Raises ValueError if both are given or a name
     cannot be encoded. Outside a capture it costs a tenth of a millisecond and one printed line. The first phase of a
-    program initialises jax's backends, before its clock starts.
+    program initialises jax's backends, before its clock starts. Under Nsight Systems it is an NVTX range, and programs
+    without jax may have phases too.
     """
-    import jax
-    import jax.profiler
-
     alone = [alone] if isinstance(alone, str) else alone
     if alone and baseline is not None:
         raise ValueError(f"phase {name!r} names both alone= and baseline=; a phase is compared with one of them.")
@@ -55,11 +58,10 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
         stats["alone"] = ";".join(_checked(other) for other in alone)
     if baseline is not None:
         stats["baseline"] = _checked(baseline)
-    _checked(name)
-    jax.devices()  # a capture begins with the backends, and an annotation older than it would be lost
+    annotation = _annotation(_checked(name), stats)
     times = PhaseTimes()
     before = _other_cpu_s()
-    with jax.profiler.TraceAnnotation(name, **stats):
+    with annotation:
         start = time.perf_counter_ns()
         yield times
         times.wall_ps = (time.perf_counter_ns() - start) * 1000
@@ -67,6 +69,29 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
     if before is not None and after is not None:
         times.other_cores = (after - before) / (times.wall_ps / 10**12)
     print(f"{name}: {units.time(times.wall_ps)}", flush=True)
+
+
+def _annotation(name: str, stats: dict[str, str]) -> AbstractContextManager[object]:
+    """What the profiler of this process records as a phase."""
+    if (ranges := _nvtx()) is not None:
+        if "jax" in sys.modules:
+            sys.modules["jax"].devices()  # or the first phase would contain their start
+        return ranges.range(name, stats)
+    import jax
+    import jax.profiler
+
+    jax.devices()  # a capture begins with the backends, and an annotation older than it would be lost
+    annotation: AbstractContextManager[object] = jax.profiler.TraceAnnotation(name, **stats)
+    return annotation
+
+
+def _nvtx() -> "Ranges | None":
+    """The NVTX ranges of this process, where a tool records them."""
+    if "NVTX_INJECTION64_PATH" not in os.environ:
+        return None
+    from tracekit.capture import nvtx_ranges
+
+    return nvtx_ranges.of_this_process()
 
 
 def _other_cpu_s() -> float | None:

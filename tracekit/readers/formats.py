@@ -20,7 +20,7 @@ class FileType:
 
     `matches` says whether a file is one by its content; where its second argument is True, the user named the file, and
     it is enough that its reader can say what is wrong with it. `export_hint` is the sentence for a file that only its
-    own tool reads: how to export it.
+    own tool reads: how to export it, "" where that tool is on this machine.
     """
 
     name: str

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import nsys_program
 from tracekit.errors import TraceError
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
@@ -76,7 +77,10 @@ def is_report(content: Content, sure: bool) -> bool:
 
 
 def export_hint(path: Path) -> str:
-    """The sentence for a report in nsys's own format (`.nsys-rep`, `.qdrep`, `.qdstrm`): how to export it."""
+    """The sentence for a report in nsys's own format (`.nsys-rep`, `.qdrep`, `.qdstrm`): how to export it, "" where
+    nsys is on this machine to do so."""
+    if nsys_program.is_exported(path):
+        return ""
     if path.suffix == ".qdstrm":
         return (
             f"{path} is a raw stream of Nsight Systems: convert it to a .nsys-rep first (open it in Nsight Systems, "
