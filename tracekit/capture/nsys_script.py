@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from tracekit.capture import nvtx_ranges, script
-from tracekit.capture.after_import import AfterImport
+from tracekit.capture.session import AfterImport
 from tracekit.capture.nvtx_ranges import Ranges
 from tracekit.errors import TracekitError
 

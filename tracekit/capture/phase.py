@@ -3,10 +3,10 @@
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit import cores, units
 
@@ -58,10 +58,13 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
         stats["alone"] = ";".join(_checked(other) for other in alone)
     if baseline is not None:
         stats["baseline"] = _checked(baseline)
-    annotation = _annotation(_checked(name), stats)
+    _checked(name)
+    annotations = _annotations(name, stats)
     times = PhaseTimes()
     before = _other_cpu_s()
-    with annotation:
+    with ExitStack() as stack:
+        for annotation in annotations:
+            stack.enter_context(annotation)
         start = time.perf_counter_ns()
         yield times
         times.wall_ps = (time.perf_counter_ns() - start) * 1000
@@ -71,18 +74,17 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
     print(f"{name}: {units.time(times.wall_ps)}", flush=True)
 
 
-def _annotation(name: str, stats: dict[str, str]) -> AbstractContextManager[object]:
+def _annotations(name: str, stats: Mapping[str, str]) -> list[AbstractContextManager[Any]]:
     """What the profiler of this process records as a phase."""
     if (ranges := _nvtx()) is not None:
         if "jax" in sys.modules:
             sys.modules["jax"].devices()  # or the first phase would contain their start
-        return ranges.range(name, stats)
+        return [ranges.range(name, stats)]
     import jax
     import jax.profiler
 
     jax.devices()  # a capture begins with the backends, and an annotation older than it would be lost
-    annotation: AbstractContextManager[object] = jax.profiler.TraceAnnotation(name, **stats)
-    return annotation
+    return [jax.profiler.TraceAnnotation(name, **stats)]
 
 
 def _nvtx() -> "Ranges | None":

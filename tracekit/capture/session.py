@@ -1,5 +1,8 @@
 """The one profile of a capture: it begins when the script first initialises a jax backend, or later, never before."""
 
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import json
 import os
 import platform
@@ -17,7 +20,6 @@ from typing import Any
 from tracekit import units
 from tracekit.capture import processes
 from tracekit.capture import stretch as stretches
-from tracekit.capture.after_import import AfterImport
 from tracekit.capture.machine import MachineLoad
 from tracekit.capture.stretch import StepCounter, Stretch, counting_annotation, counting_compiler
 from tracekit.capture.sudden_end import SuddenEnd
@@ -458,6 +460,30 @@ class Session:
             say(f"process 0 of this program is not captured into {self.folder}: process {index} has a run of its own.")
         else:
             self.name, self.process = name, index
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Call an action on a module right after its import."""
+
+    def __init__(self, actions: dict[str, Callable[[ModuleType], None]]) -> None:
+        self.actions = actions
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Find the module where Python would, and extend its loader."""
+        action = self.actions.get(name)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if action else None
+        if action is None or spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            action(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def say(sentence: str) -> None:
