@@ -48,7 +48,7 @@ class Profile:
 
     def begin(self, mxnet: ModuleType) -> None:
         """Start the profiler of `mxnet`, which has just been imported, and keep the script's own calls from it."""
-        from mxnet import profiler  # type: ignore[import-not-found]
+        from mxnet import profiler
 
         self._mxnet, self._calls = mxnet, SimpleNamespace(**vars(profiler))
         self.status["mxnet"] = str(getattr(mxnet, "__version__", "unknown"))

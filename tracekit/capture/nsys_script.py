@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from tracekit.capture import nvtx_ranges, script
-from tracekit.capture.session import AfterImport
 from tracekit.capture.nvtx_ranges import Ranges
+from tracekit.capture.session import AfterImport
 from tracekit.errors import TracekitError
 
 _VERSIONS = ("jax", "jaxlib", "torch")
