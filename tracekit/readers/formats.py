@@ -65,7 +65,7 @@ XSPACE = FileType("xplane", "XSpace", xspace.SUFFIXES, xspace.is_xspace)
 NSYS = FileType("nsys", "Nsight Systems", (".sqlite",), nsys.is_export)
 ROCPROF = FileType("rocprofv3", "rocprofv3", rocprof.SUFFIXES, rocprof.is_trace)
 NSYS_PARQUET = FileType(
-    "nsys-parquet", "Nsight Systems Parquet", (nsys.parquet_export.SUFFIX,), nsys.parquet_export.is_export
+    "nsys-parquet", "Nsight Systems Parquet", nsys.parquet_export.SUFFIXES, nsys.parquet_export.is_export
 )
 NSYS_JAX = FileType("nsys-jax", "nsys-jax", nsys_jax.SUFFIXES, nsys_jax.is_archive)
 CHROME = FileType("chrome", "Chrome JSON", (".json", ".json.gz"), chrome.is_trace)
