@@ -41,6 +41,20 @@ int InitializeInjectionNvtx2(const void *(*export)(uint32_t)) {
 """
 
 
+# What stands for torch's annotations.
+TORCH = """
+    class record_function:
+        def __init__(self, name, args=None):
+            self.name = name
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *raised):
+            pass
+"""
+
+
 @pytest.fixture
 def nsys(tmp_path) -> Nsys:
     stand_in = Nsys(tmp_path / "bin")
@@ -90,19 +104,23 @@ def test_a_script_runs_under_nsys_with_its_own_output_and_exit_code_and_leaves_a
 
 
 @pytest.mark.skipif(subprocess.call(["which", "cc"], stdout=subprocess.DEVNULL) != 0, reason="no C compiler")
-def test_phases_and_annotations_of_jax_are_nvtx_ranges(nsys, tmp_path):
+def test_phases_and_annotations_of_jax_and_torch_are_nvtx_ranges(nsys, tmp_path):
     (tmp_path / "tool.c").write_text(TOOL)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", "tool.so", "tool.c"], cwd=tmp_path, check=True)
+    (tmp_path / "torch/autograd").mkdir(parents=True)
+    (tmp_path / "torch/autograd/profiler.py").write_text(textwrap.dedent(TORCH))
     write(
         tmp_path,
         """
         import jax, tracekit
+        from torch.autograd.profiler import record_function
         with tracekit.phase("one"):
             with jax.profiler.StepTraceAnnotation("train", step_num=3):
                 with jax.profiler.TraceAnnotation("inner", key=1):
                     pass
         with tracekit.phase("both", alone=["one", "two"]):
-            pass
+            with record_function("step 4"):
+                pass
         """,
     )
     ranges = tmp_path / "ranges"
@@ -113,7 +131,7 @@ def test_phases_and_annotations_of_jax_are_nvtx_ranges(nsys, tmp_path):
     start = lines.index("one#tracekit=phase#")
     assert lines[start:] == [
         "one#tracekit=phase#", "train#step_num=3#", "inner", "pop", "pop", "pop",
-        "both#tracekit=phase,alone=one;two#", "pop",
+        "both#tracekit=phase,alone=one;two#", "step 4", "pop", "pop",
     ]  # fmt: skip
 
 
