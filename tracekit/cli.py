@@ -183,6 +183,18 @@ def capture(
         str | None, typer.Option(metavar="TIME", help="Profile from here on: time since the start, such as 90s.")
     ] = None,
     duration: Annotated[str | None, typer.Option("--for", metavar="TIME", help="Profile for so long, as 2s.")] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Run the script by this Python, which has MXNet, under MXNet's profiler."),
+    ] = None,
+    profiler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="nsys",
+            help="Run the script under Nsight Systems.",
+            autocompletion=_completion(["nsys"]),
+        ),
+    ] = None,
 ) -> None:
     """Run a script under the profiler of JAX or PyTorch.
 
@@ -212,6 +224,8 @@ def capture(
         processes=processes,
         repeat=repeat,
         framework=framework,
+        python=python,
+        profiler=profiler,
         restore=False,
     )
     if repeat > 1:  # each has said where it is

@@ -23,7 +23,10 @@ _REPORT = re.compile(rb'\s*\{\s*"schema":\s*\d+,\s*"trace":')
 # What a file may be called on every system, without the names of devices there.
 _LONGEST_NAME = 60
 # What the names of trace files end in, from the outside in.
-_SUFFIXES = (".zip", ".tracekit", ".gz", ".pb", ".xplane", ".json", ".trace", ".pt", ".sqlite")
+_SUFFIXES = (
+    *(".zip", ".tracekit", ".gz", ".pb", ".xplane", ".json", ".trace", ".pt", ".sqlite"),
+    *(".nsys-rep", ".qdrep", ".qdstrm"),
+)
 
 
 def path_of(source: object, wanted: str = "the path of a trace") -> Path | str:

@@ -491,7 +491,7 @@ class _Cache:
     @contextmanager
     def opened(cls) -> Iterator["_Cache"]:
         """The cache, with an empty view that is removed at the end."""
-        with _root() as root:
+        with cache_directory("remote") as root:
             for directory in (root / "versions", root / "views"):
                 directory.mkdir(exist_ok=True)
             # Letters only: a number would be taken for that of a process.
@@ -503,7 +503,8 @@ class _Cache:
                     yield cls(root, view)
                 finally:
                     shutil.rmtree(view, ignore_errors=True)
-                    _trim(root, int(_number(CACHE_VARIABLE, _CACHE_GB) * 1e9))
+                    _remove_ended(root / "views")
+                    trim(root / "versions")
 
     def sketch(self, files: Mapping[Path, _File], store: _Store, head_bytes: Callable[[str], int]) -> None:
         """Lay files out by their names, each as long and as old as it is, with only its first bytes."""
@@ -582,13 +583,14 @@ def _placed(source: Path, path: Path) -> None:
 
 
 @contextmanager
-def _root() -> Iterator[Path]:
-    """The directory of the cache, which nobody else can look into; a temporary one where it cannot be used."""
+def cache_directory(name: str) -> Iterator[Path]:
+    """The directory of the cache called `name`, which nobody else can look into; a temporary one where it cannot be
+    used."""
     # https://specifications.freedesktop.org/basedir-spec/, where relative paths are void.
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
         home = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-        root = (given if given.is_absolute() else home) / "tracekit" / "remote"
+        root = (given if given.is_absolute() else home) / "tracekit" / name
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o700)  # which only its owner may
         with tempfile.TemporaryFile(dir=root):
@@ -614,18 +616,23 @@ def _lock(path: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _trim(root: Path, most_bytes: int) -> None:
-    """Remove the versions that were not used for longest until the others are no more than `most_bytes`, and what
-    processes left behind that were ended."""
+def _remove_ended(views: Path) -> None:
+    """Remove the views of processes that were ended."""
     import fcntl
 
     with suppress(OSError):  # another process may do the same
-        for lock in (root / "views").glob("*.lock"):
+        for lock in views.glob("*.lock"):
             with suppress(OSError), lock.open() as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
                 lock.unlink(missing_ok=True)
-        kept = [(entry.stat(), entry.path) for entry in os.scandir(root / "versions")]
+
+
+def trim(directory: Path) -> None:
+    """Remove the files of a cache that were not used for longest, until the others fit into what the user gave it."""
+    most_bytes = int(_number(CACHE_VARIABLE, _CACHE_GB) * 1e9)
+    with suppress(OSError):  # another process may do the same
+        kept = [(entry.stat(), entry.path) for entry in os.scandir(directory)]
         excess = sum(status.st_blocks * 512 for status, _ in kept) - most_bytes
         for status, path in sorted(kept, key=lambda each: each[0].st_ctime):
             if excess <= 0:

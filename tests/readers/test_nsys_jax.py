@@ -139,6 +139,24 @@ def test_other_archives_and_broken_ones_are_one_sentence(tmp_path):
         read(tmp_path / "damaged.zip")
 
 
+def test_an_archive_that_was_packed_again_with_its_folder_is_read_and_a_locked_one_is_one_sentence(tmp_path):
+    whole = archive(tmp_path / "whole.zip", table(), launcher="XlaLauncher:#global=3,local=0,process=3,slice=0#")
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(tmp_path / "again.zip", "w") as again:
+        for name in source.namelist():
+            again.writestr(f"my run/{name}", source.read(name))
+    trace, expected = read(tmp_path / "again.zip"), read(whole)
+    assert trace.events.equals(expected.events)
+    assert trace.devices.equals(expected.devices)
+    locked = bytearray(whole.read_bytes())
+    for header, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = -1
+        while (at := locked.find(header, at + 1)) >= 0:
+            locked[at + flags] |= 1  # encrypted
+    (tmp_path / "locked.zip").write_bytes(locked)
+    with pytest.raises(TraceError, match=r"no whole archive of nsys-jax: .*encrypted"):
+        read(tmp_path / "locked.zip")
+
+
 def test_ranges_around_each_other_are_around_no_program(tmp_path):
     ranges = [
         ("TSL:Thunk:#hlo_op=dot#", 2010, 10, 1820, 2, 4, 8),

@@ -185,3 +185,21 @@ def test_a_truncated_file_is_one_sentence(tmp_path, packed):
 def test_times_too_far_apart_for_one_axis_are_refused(tmp_path):
     with pytest.raises(TraceError, match="106 days"):
         trace_of(tmp_path, process(kernel_dispatch=[kernel(10, 20), kernel(10**17, 10**17 + 5)]))
+
+
+def test_values_that_are_null_and_numbers_in_quotes_cost_no_file(tmp_path):
+    own = process(kernel_dispatch=[kernel(100, 200)], memory_copy=[copy(300, 400, "HOST_TO_DEVICE", CPU, GPU_0)])
+    expected = trace_of(tmp_path, own)
+    own["agents"][2]["gpu_index"] = own["metadata"]["node"]["note"] = None
+    own["agents"][2]["name"] = own["callback_records"]["counter_collection"] = own["strings"]["marker_api"] = None
+    own["buffer_records"]["memory_copy"][0]["bytes"] = "64"
+    own["buffer_records"]["hip_api"] = None
+    own["strings"]["buffer_records"][0]["operations"][1] = None
+    trace = trace_of(tmp_path, own)
+    assert trace.events.equals(expected.events)
+    assert trace.devices.equals(expected.devices)
+
+
+def test_another_layout_is_one_sentence_that_names_the_place(tmp_path):
+    with pytest.raises(TraceError, match=r"is laid out as no version of rocprofv3 .*agents.*Please report it"):
+        trace_of(tmp_path, process() | {"agents": {"902": "a GPU"}})

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,8 @@ def capture(
     processes: int = 1,
     repeat: int = 1,
     framework: str | None = None,
+    python: str | os.PathLike[str] | None = None,
+    profiler: str | None = None,
     restore: bool = True,
 ) -> Captured:
     """Run `script` in this process under the profiler of its framework and return where its trace lies.
@@ -89,7 +92,9 @@ def capture(
     captured into the same `out`, add one run, in which each has a file of its own. With `processes` that many are
     started as children and joined over loopback, where the script calls `jax.distributed.initialize()` without
     arguments. With `repeat` the script is captured so many times, each in a process of its own, into as many runs of
-    `out`, the last of which is returned: `tracekit.compare` takes that directory as one side. `sys.argv`, `sys.path`,
+    `out`, the last of which is returned: `tracekit.compare` takes that directory as one side. `python` is another
+    interpreter that runs the script under MXNet's profiler, `profiler` "nsys" for Nsight Systems: both in a process of
+    its own, from its begin to its end. `sys.argv`, `sys.path`,
     `__main__` and the environment are restored afterwards, unless `restore` is False, for a process that ends right
     after; imported modules stay. Where the script ends the process with
     `os._exit` or replaces it with `os.exec…`, the trace is written first. Raises NothingCapturedError if no backend was
@@ -108,11 +113,12 @@ def capture(
         _script.check_file(script)
     if framework not in (None, *FRAMEWORKS):
         raise CaptureError(f"the framework must be one of {', '.join(FRAMEWORKS)}, not {framework}.")
-    framework = framework or framework_of(script, module)
-    if framework == "torch":
-        _check_torch(script, module, devices, host_level, stretch)
-    else:
-        _check_installed("jax", script, module)
+    if python is None and profiler is None:
+        framework = framework or framework_of(script, module)
+        if framework == "torch":
+            _check_torch(script, module, devices, host_level, stretch)
+        else:
+            _check_installed("jax", script, module)
     home = Path.cwd() if module else Path(script).resolve().parent
     name, about = new_run(["python", *(["-m"] if module else []), script, *args], home)
     shared = launch_name() if framework == "torch" else None  # of ranks, all of which write there
@@ -122,6 +128,13 @@ def capture(
         refuse_unwritable(place, "a trace")
     except TracekitError as error:
         raise CaptureError(str(error)) from None
+    if python is not None or profiler is not None:
+        chosen = _options(devices, host_level, python_tracer, stretch)
+        record = _recorder(python, profiler, [*chosen, *(["--processes"] if processes > 1 else [])])
+        if repeat > 1:
+            words = [f"--python={python}"] if python is not None else [f"--profiler={profiler}"]
+            return _repeated(repeat, place, [*words, *(["--module"] if module else []), script, *args])
+        return _recorded(place, name, lambda folder: record(folder, name, about, script, args, module))
     if repeat > 1 or processes > 1:
         words = _options(devices, host_level, python_tracer, stretch) + (["--module"] if module else [])
         words += [f"--framework={framework}"]
@@ -159,6 +172,35 @@ def capture(
             if os.getpid() != pid:  # a fork of the script, which leaves as python would; the trace is its parent's
                 raise SystemExit(ending.exit_code)
         return finish(ending, ending.exit_code)
+
+
+def _recorder(
+    python: str | os.PathLike[str] | None, profiler: str | None, refused: Sequence[str]
+) -> Callable[[Path, str, dict[str, Any], str, Sequence[str], bool], tuple[int, str]]:
+    """What records a script in a process of its own, by another interpreter or another profiler; `refused` are the
+    options given that only jax's profiler has."""
+    name = "--python" if python is not None else "--profiler"
+    if python is not None and profiler is not None:
+        raise CaptureError("--python and --profiler cannot be combined: --python is for MXNet's own profiler.")
+    if unused := [option for option in refused if not option.startswith("--host-level=2")]:
+        raise CaptureError(f"{unused[0].partition('=')[0]} is for jax's profiler; leave it out with {name}.")
+    from tracekit.capture import nsys_profile, other_python
+
+    if python is not None:
+        return partial(other_python.record, other_python.check(os.fspath(python)))
+    return partial(nsys_profile.record, nsys_profile.check(str(profiler)))
+
+
+def _recorded(place: Path | str, name: str, record: Callable[[Path], tuple[int, str]]) -> Captured:
+    """What `record` adds to a folder as the run `name`: it gives the exit code of the script, and why there is no
+    trace."""
+    with _one_at_a_time(), _folder(place) as folder:
+        exit_code, problem = record(folder)
+        if problem:
+            raise NothingCapturedError(problem, exit_code)
+        if isinstance(place, str):
+            _upload(folder, place)
+    return Captured(place, remote.child(place, f"plugins/profile/{name}"), exit_code)
 
 
 def _options(devices: int | None, host_level: int, python_tracer: bool, stretch: Stretch | None) -> list[str]:

@@ -1,10 +1,11 @@
 """A run that begins: its name, and what is known of it before its program runs, the git commit too."""
 
+import json
 import os
 import secrets
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from tracekit import cores
 
 # git takes some ms, and in a large tree longer: it looks at every file. A capture waits no longer than this for all.
 _LIMIT_S = 0.1
+FACTS = "capture.json"
 # A hook of git sets these for its own repository.
 _OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
@@ -31,6 +33,13 @@ def new_run(command: Sequence[str], directory: Path) -> tuple[str, dict[str, Any
     }
     # Run names of jax last one second: two captures in one second would share a directory.
     return f"{started:%Y_%m_%d_%H_%M_%S}-{secrets.token_hex(3)}", about
+
+
+def publish(written: Path, run: Path, facts: Mapping[str, Any]) -> None:
+    """Move the finished trace in the directory `written` to `run`, with these `facts` as its capture.json."""
+    (written / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+    run.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(written, run)
 
 
 def commit(directory: Path) -> str | None:

@@ -6,9 +6,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracekit import cores, units
+
+if TYPE_CHECKING:  # ctypes would cost every command some milliseconds
+    from tracekit.capture.nvtx_ranges import Ranges
 
 # TraceMe encodes stats as `name#key=value,key=value#`, and lists of phases are joined by `;` (docs/concepts.md). Kineto
 # keeps no arguments of an annotation unless it records shapes, and then no texts: there the name itself is so encoded.
@@ -45,8 +48,9 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
     this wall. `baseline` names one phase that did the same work on fewer devices. Wait for the results inside the block
     (`jax.block_until_ready`, `torch.cuda.synchronize`), or the phase ends before its work does. Raises ValueError if
     both are given or a name cannot be encoded. Outside a capture it costs a tenth of a millisecond and one printed
-    line. A program that has imported torch and not jax is marked in PyTorch's profile, one that has both in both. The
-    first phase of any other program initialises jax's backends, before its clock starts.
+    line. A program that has imported torch and not jax is marked in PyTorch's profile, one that has both in both; under
+    Nsight Systems it is an NVTX range, also of programs without jax. The first phase of any other program initialises
+    jax's backends, before its clock starts.
     """
     alone = [alone] if isinstance(alone, str) else alone
     if alone and baseline is not None:
@@ -74,6 +78,10 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
 
 def _annotations(name: str, stats: Mapping[str, str]) -> list[AbstractContextManager[Any]]:
     """The annotation of each framework that this program has imported; jax's where it has none."""
+    if (ranges := _nvtx()) is not None:
+        if "jax" in sys.modules:
+            sys.modules["jax"].devices()  # or the first phase would contain their start
+        return [ranges.range(name, stats)]
     annotations: list[AbstractContextManager[Any]] = []
     if hasattr(sys.modules.get("torch"), "profiler"):
         from torch.profiler import record_function
@@ -87,6 +95,15 @@ def _annotations(name: str, stats: Mapping[str, str]) -> list[AbstractContextMan
         jax.devices()  # a capture begins with the backends, and an annotation older than it would be lost
         annotations.append(jax.profiler.TraceAnnotation(name, **stats))
     return annotations
+
+
+def _nvtx() -> "Ranges | None":
+    """The NVTX ranges of this process, where a tool records them."""
+    if "NVTX_INJECTION64_PATH" not in os.environ:
+        return None
+    from tracekit.capture import nvtx_ranges
+
+    return nvtx_ranges.of_this_process()
 
 
 def _other_cpu_s() -> float | None:

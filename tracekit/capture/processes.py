@@ -55,6 +55,20 @@ def start(command: Sequence[str], count: int) -> int:
     return failed or _failed(children)
 
 
+def call(command: Sequence[str], log: int | None = None, inherited: Sequence[int] = ()) -> int:
+    """Run `command` to its end; its exit code, as a shell gives it.
+
+    What it says goes to the descriptor `log`; the descriptors `inherited` are its own too. A request to end is the
+    child's: it writes its trace first.
+    """
+    import subprocess
+
+    child = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=inherited)
+    with _left_to([child]):
+        child.wait()
+    return _failed([child])
+
+
 def is_started() -> bool:
     """Whether this process is one that `start` has started."""
     return _VARIABLE in os.environ

@@ -21,6 +21,7 @@ from tracekit import units
 from tracekit.capture import processes
 from tracekit.capture import stretch as stretches
 from tracekit.capture.machine import MachineLoad
+from tracekit.capture.new_run import FACTS
 from tracekit.capture.stretch import StepCounter, Stretch, counting_annotation, counting_compiler
 from tracekit.capture.sudden_end import SuddenEnd
 from tracekit.errors import CaptureError
@@ -28,7 +29,6 @@ from tracekit.files import replaced
 
 # XLA warns of a collective that waits after 20 s, and ends the process after 40.
 _STUCK_S, _IDLE_RATIO = 12.0, 0.05
-FACTS = "capture.json"
 _QUIET_S = 0.02  # the CPU runtime closes its pool regions a little after the result is ready
 
 

@@ -26,7 +26,8 @@ from tracekit import units
 from tracekit.capture import processes
 from tracekit.capture import stretch as stretches
 from tracekit.capture.machine import MachineLoad
-from tracekit.capture.session import FACTS, AfterImport, say
+from tracekit.capture.new_run import FACTS
+from tracekit.capture.session import AfterImport, say
 from tracekit.capture.stretch import StepCounter, Stretch
 from tracekit.capture.sudden_end import SuddenEnd
 from tracekit.errors import CaptureError

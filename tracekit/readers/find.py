@@ -83,8 +83,13 @@ class _Run:
 
     @property
     def readable(self) -> bool:
-        """Whether it holds a file that tracekit reads itself."""
-        return any(file_type in _READABLE for _, file_type in self.files)
+        """Whether it holds a file that can be read here."""
+        return not all(_export_hint(file, file_type) for file, file_type in self.files)
+
+
+def _export_hint(file: Path, file_type: FileType) -> str:
+    """How to export a file that cannot be read here as it is, else ""."""
+    return file_type.export_hint(file) if file_type.export_hint else ""
 
 
 def head_bytes(name: str) -> int:
@@ -161,9 +166,9 @@ def _type_of_named_file(path: Path) -> FileType:
         refuse_saved_report(path)
     if file_type is None:
         raise TraceError(f"{path} is not a supported trace: it is {description(path)}. {_NEXT}")
-    if file_type.export_hint:
-        raise TraceError(file_type.export_hint(path))
-    return file_type
+    if hint := _export_hint(path, file_type):
+        raise TraceError(hint)
+    return NSYS if file_type is NSYS_REPORT else file_type
 
 
 def _file_type(path: Path, sure: bool = False) -> FileType | None:
@@ -177,8 +182,8 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
     """The sentence on a directory without a trace that can be read."""
     for run in runs:
         for file, file_type in run.files:
-            if file_type.export_hint:
-                return file_type.export_hint(file)
+            if hint := _export_hint(file, file_type):
+                return hint
     for file in _files(path):
         _file_type(file)  # raises for one that may not be read
     empty = [file for file in _files(path) if file.name.endswith(_TRACE_SUFFIXES) and not file.stat().st_size]
@@ -295,6 +300,10 @@ def _traces(directory: Path) -> tuple[tuple[Path, FileType], ...]:
 def _one_type(run: _Run) -> tuple[tuple[Path, ...], FileType, list[str]]:
     """The files of the type that tells most, that type, and notes on the files that were skipped."""
     by_type = {each: [file for file, file_type in run.files if file_type is each] for each in FILE_TYPES}
+    # A report is read as the export that nsys makes of it, unless that lies beside it.
+    exported = {file.name.split(".")[0] for file in by_type[NSYS]}
+    reports = [file for file in by_type[NSYS_REPORT] if file.name.split(".")[0] not in exported]
+    by_type[NSYS] += [file for file in reports if not _export_hint(file, NSYS_REPORT)]
     chosen = next(file_type for file_type in _READABLE if by_type[file_type])
     files = by_type[chosen]
     notes = []
@@ -309,10 +318,9 @@ def _one_type(run: _Run) -> tuple[tuple[Path, ...], FileType, list[str]]:
         skipped = [name for name in names if name != _JAX_COPY and name.split(".trace.json")[0] not in hosts]
         if skipped:
             notes.append(f"Skipped {_short_list(skipped)}: the run's {chosen.title} files were read instead.")
-    exported = {file.name.split(".")[0] for file in by_type[NSYS]}
-    reports = [file for file in by_type[NSYS_REPORT] if file.name.split(".")[0] not in exported]
-    if reports and NSYS_REPORT.export_hint:
-        notes.append(f"Skipped {_short_list([file.name for file in reports])}: {NSYS_REPORT.export_hint(reports[0])}")
+    if unread := [file for file in reports if _export_hint(file, NSYS_REPORT)]:
+        hint = _export_hint(unread[0], NSYS_REPORT)
+        notes.append(f"Skipped {_short_list([file.name for file in unread])}: {hint}")
     return tuple(files), chosen, notes
 
 

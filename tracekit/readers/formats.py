@@ -20,7 +20,7 @@ class FileType:
 
     `matches` says whether a file is one by its content; where its second argument is True, the user named the file, and
     it is enough that its reader can say what is wrong with it. `export_hint` is the sentence for a file that only its
-    own tool reads: how to export it.
+    own tool reads: how to export it, "" where that tool is on this machine.
     """
 
     name: str
@@ -65,7 +65,7 @@ XSPACE = FileType("xplane", "XSpace", xspace.SUFFIXES, xspace.is_xspace)
 NSYS = FileType("nsys", "Nsight Systems", (".sqlite",), nsys.is_export)
 ROCPROF = FileType("rocprofv3", "rocprofv3", rocprof.SUFFIXES, rocprof.is_trace)
 NSYS_PARQUET = FileType(
-    "nsys-parquet", "Nsight Systems Parquet", (nsys.parquet_export.SUFFIX,), nsys.parquet_export.is_export
+    "nsys-parquet", "Nsight Systems Parquet", nsys.parquet_export.SUFFIXES, nsys.parquet_export.is_export
 )
 NSYS_JAX = FileType("nsys-jax", "nsys-jax", nsys_jax.SUFFIXES, nsys_jax.is_archive)
 CHROME = FileType("chrome", "Chrome JSON", (".json", ".json.gz"), chrome.is_trace)

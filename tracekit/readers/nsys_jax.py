@@ -44,6 +44,7 @@ from tracekit.vocabulary.ranks import xla_device
 
 SUFFIXES = (".zip",)
 _TRACE, _THREADS, _DEVICES = "nvtx_gpu_proj_trace/trace.parquet", "thread-metadata.parquet", "device-metadata.parquet"
+_PLACE = re.compile(rf"(?P<folder>(?:.*/)?){re.escape(_TRACE)}(?P<part>/.*)?")
 _PS_PER_NS = 1000
 _DEEPEST = 1000  # ranges of NVTX are not nested deeper than the calls of a program
 _THUNK = re.compile(r"Thunk:#.*\bhlo_op=([^,#]+)")
@@ -65,7 +66,7 @@ def is_archive(content: Content, sure: bool) -> bool:
         return False
     try:
         with zipfile.ZipFile(content.path) as archive:
-            return any(name == _TRACE or name.startswith(f"{_TRACE}/") for name in archive.namelist())
+            return any(map(_PLACE.fullmatch, archive.namelist()))
     except (zipfile.BadZipFile, OSError):
         return False
 
@@ -79,14 +80,17 @@ def read(path: Path) -> Trace:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            if parts := [name for name in names if name.startswith(f"{_TRACE}/") and name != f"{_TRACE}/"]:
+            places = [*filter(None, map(_PLACE.fullmatch, archive.namelist()))]
+            if parts := [place for place in places if place["part"] not in (None, "/")]:
                 raise TraceError(
                     f"{path} joins {len(parts)} processes (nsys-jax-combine), whose clocks are not compared. Give the "
                     "directory of the archives that it was made of."
                 )
-            return _Process(path, archive).trace()
-    except (zipfile.BadZipFile, lzma.LZMAError, EOFError, OSError, ValueError, KeyError) as error:
+            # Who packed it again put a folder around all.
+            folder = min((place["folder"] for place in places if place["part"] is None), key=len)
+            return _Process(path, archive, folder).trace()
+    # RuntimeError: it is encrypted, or packed in a way that Python does not know.
+    except (zipfile.BadZipFile, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError, KeyError) as error:
         reason = str(error).rstrip(".") or type(error).__name__
         raise TraceError(
             f"{path} is no whole archive of nsys-jax: {reason}. Copy it again, in binary mode, or give its report, "
@@ -123,17 +127,16 @@ class _Protos:
 
 
 class _Process:
-    """The process of an archive."""
+    """The process of an archive, all of which is in its `folder`, a path that ends in / or ""."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+    def __init__(self, path: Path, archive: zipfile.ZipFile, folder: str) -> None:
         have = archive.namelist()
         self.path = path
         self.protos = _Protos(archive, [name for name in have if _PROTO.search(name)])
-        self.ranges = _ranges(_table(archive, _TRACE))
-        self.threads = (
-            _table(archive, _THREADS) if _THREADS in have else pd.DataFrame({"Name": pd.Series([], dtype=str)})
-        )
-        self.facts = _table(archive, _DEVICES) if _DEVICES in have else pd.DataFrame()
+        self.ranges = _ranges(_table(archive, folder + _TRACE))
+        threads, devices = folder + _THREADS, folder + _DEVICES
+        self.threads = _table(archive, threads) if threads in have else pd.DataFrame({"Name": pd.Series([], dtype=str)})
+        self.facts = _table(archive, devices) if devices in have else pd.DataFrame()
         names = [*self.threads["Name"].dropna().astype(str), *self.cuda_devices.values()]
         own = [device for name in names if (device := xla_device(name))]
         self.first_device, process = min(own, default=(0, None))

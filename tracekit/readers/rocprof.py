@@ -234,16 +234,39 @@ def _processes(path: Path) -> list[_Process]:
         raise TraceError(f"{path} cannot be read: {error.strerror}.") from None
     for attempt in (text, text.decode("utf-8", "replace").encode()):  # names of kernels may hold any bytes
         try:
-            document = msgspec.json.decode(attempt, type=_Document)
+            document = _document(attempt)
             break
         except UnicodeDecodeError:
             continue
+        except msgspec.ValidationError as error:
+            raise TraceError(
+                f"{path} is laid out as no version of rocprofv3 that tracekit knows: {str(error).rstrip('.')}. Please "
+                "report it, with the file if it may be shared."
+            ) from None
         except msgspec.DecodeError as error:
             raise TraceError(
                 f"{path} is no whole JSON of rocprofv3: {str(error).rstrip('.')}. It may be truncated; copy it again, "
                 "or record again and let the program end by itself."
             ) from None
     return document.processes if isinstance(document.processes, list) else [document.processes]
+
+
+def _document(text: bytes) -> _Document:
+    """What a text holds. Values that are null, and numbers in quotes, cost the more time that it takes to look for
+    them. Raises msgspec's errors."""
+    try:
+        return msgspec.json.decode(text, type=_Document)
+    except msgspec.ValidationError:
+        return msgspec.convert(_without_nulls(msgspec.json.decode(text)), _Document, strict=False)
+
+
+def _without_nulls(value: Any) -> Any:
+    """A value of JSON without the keys whose value is null; in a list, where places count, "" stands for null."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return ["" if item is None else _without_nulls(item) for item in value]
+    return value
 
 
 def _zero_ns(path: Path, processes: Sequence[_Process]) -> int:

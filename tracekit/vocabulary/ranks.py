@@ -8,8 +8,10 @@ import re
 # of TPU workers, and of a directory w3 nobody knows what it counts.
 _PROCESS = r"(?<![a-z])(rank|worker|process|proc|task|\bw(?=-))[-_. \[]?(\d{1,6})(?!\d)"
 _PROCESS_NAME = re.compile(_PROCESS)
-# Machines have numbers too, but those of a job need not follow each other, and one may hold several ranks.
-_PART_OF_RUN = re.compile(rf"{_PROCESS}\]?$|(?<![a-z])(host|node)[-_. \[]?\d{{1,6}}\]?$")
+# Machines have numbers too, but those of a job need not follow each other, and one may hold several ranks. Directories
+# that `nsys export` makes of a report end in what they hold.
+_EXPORT = r"(_pqtdir|_arwdir)?"
+_PART_OF_RUN = re.compile(rf"{_PROCESS}\]?{_EXPORT}$|(?<![a-z])(host|node)[-_. \[]?\d{{1,6}}\]?{_EXPORT}$")
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 # torchrun sets WORLD_SIZE for its workers (PyTorch, "torchrun (Elastic Launch)", Environment Variables); Open MPI,
 # MPICH and MVAPICH theirs; Slurm that of a step (srun, OUTPUT ENVIRONMENT VARIABLES). SLURM_NTASKS is that of an

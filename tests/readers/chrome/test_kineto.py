@@ -217,6 +217,30 @@ def test_without_labels_a_process_of_nothing_of_the_host_is_a_device_named_by_it
 
 
 @pytest.mark.parametrize(
+    ("text", "pid", "category", "device"),
+    [
+        ("MLU-1", 1, "mlu_kernel", "mlu:1"),
+        ("Accelerator", 5, "acc_op", "accelerator:5"),
+        ("AMD XDNA NPU_2", 9, "xdna_kernel", "npu:2"),
+        ("DTU", "DTU", "dtu_op", "dtu:0"),
+        ("DTU", 3_000_000, "dtu_op", "dtu:0"),
+        (None, 5, "Kernel_npu", "npu:5"),
+    ],
+)
+def test_a_device_is_called_after_the_label_of_its_process_however_that_is_written(
+    tmp_path, text, pid, category, device
+):
+    labels = [label(70, "CPU"), *([label(pid, text)] if text else [])]
+    trace = trace_of(tmp_path, *labels, event("cpu_op", "aten::mm", pid=70), event(category, "mm", 5, pid=pid))
+    assert rows(trace.events, "device", "name", "kind") == [[device, "mm", "compute"]]
+
+
+def test_the_hosts_own_process_is_no_device_whatever_its_events_are_called(tmp_path):
+    trace = trace_of(tmp_path, label(70, "CPU"), event("cpu_op", "aten::mm", pid=70), event("odd", "x", 5, pid=70))
+    assert rows(trace.events, "device") == [["cpu:0"]]
+
+
+@pytest.mark.parametrize(
     ("properties", "model"),
     [
         ([{"id": 0, "name": "A"}, {"id": 2, "name": "B"}], "B"),

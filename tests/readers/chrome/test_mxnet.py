@@ -300,3 +300,12 @@ def test_real_dumps_have_each_operator_once(name, counts):
     actual = pd.Series([tuple(row) for row in table(trace.events, "device", "kind", "direction")]).value_counts()
     assert actual.to_dict() == counts
     assert trace.hosts["host"].tolist() == [name]
+
+
+def test_a_task_whose_name_is_a_phase_is_one(tmp_path):
+    dump = Dump().operator("cpu/0", "dot", 10, 30).pair("MXNET_C_API", "MXNDArrayWaitAll", 5, 31, OTHER, "be")
+    dump.pair("tracekit", "2 devices#tracekit=phase,baseline=1 device#", 4, 32, OTHER, "be")
+    assert table(dump.read(tmp_path).spans, "name", "tracekit", "alone", "baseline") == [
+        ["MXNDArrayWaitAll", None, None, None],
+        ["2 devices", "phase", None, "1 device"],
+    ]

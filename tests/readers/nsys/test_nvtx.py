@@ -186,3 +186,10 @@ def test_sizes_that_were_left_behind_by_the_export_are_told_how_to_be_brought(re
         "The message sizes of the collectives were recorded but not exported: "
         "`nsys export --include-blobs=true` exports them.",
     )
+
+
+def test_a_phase_is_a_span_with_what_it_is_compared_with_and_no_operation(read):
+    phase = "both#tracekit=phase,alone=one;two#"
+    trace = read(Tables().range(phase, 0, 100).call("launch", 10, 11, 5).kernel("gemm", 20, 30, correlationId=5))
+    assert rows(trace.spans, "name", "tracekit", "alone", "baseline") == [["both", "phase", "one;two", None]]
+    assert trace.events["op"].isna().all()

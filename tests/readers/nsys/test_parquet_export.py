@@ -45,6 +45,31 @@ def test_a_directory_of_parquet_gives_the_trace_of_the_same_tables_in_sqlite(dir
     assert (trace.format, trace.notes) == ("nsys-parquet", expected.notes)
 
 
+@pytest.mark.parametrize("writer", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_a_directory_of_arrow_is_read_likewise(directory, tmp_path, writer):
+    other = tmp_path / "run_arwdir"
+    other.mkdir()
+    for file in directory.iterdir():
+        table = pq.read_table(file)
+        with writer(other / f"{file.stem}.arrow", table.schema) as out:
+            out.write_table(table)
+    trace, expected = read(other), read(directory)
+    assert trace.hosts["host"].tolist() == ["run"]
+    assert_frame_equal(trace.events, expected.events)
+    assert_frame_equal(trace.spans, expected.spans)
+    (other / "NVTX_EVENTS.arrow").write_bytes((other / "NVTX_EVENTS.arrow").read_bytes()[:100])
+    with pytest.raises(TraceError, match=r"NVTX_EVENTS\.arrow cannot be read: .*Export the report again"):
+        read(other)
+
+
+def test_the_ranks_of_a_job_may_each_have_a_directory(tmp_path):
+    for rank in range(2):
+        (tmp_path / "job").mkdir(exist_ok=True)
+        Tables().kernel(f"gemm{rank}", 100, 150).write(tmp_path / f"{rank}.sqlite")
+        as_parquet(tmp_path / f"{rank}.sqlite", tmp_path / f"job/rank{rank}_pqtdir")
+    assert sorted(read(tmp_path / "job").events["name"]) == ["gemm0", "gemm1"]
+
+
 def test_any_of_its_tables_may_be_named_and_a_broken_one_is_one_sentence(directory):
     assert len(read(directory / "CUPTI_ACTIVITY_KIND_KERNEL.parquet").events) == 3
     (directory / "NVTX_EVENTS.parquet").write_bytes(b"PAR1 and no more")

@@ -35,7 +35,11 @@ _NO_WORK = re.compile(
     r"cpu_\w+|operator|python_\w+|(\w+_)?(user_annotation|runtime|driver|sync|event|notifier|counters?|overhead)"
     r"|(\w+_)?(profiler_range|scope_profiler|insight|correlation)|trace|ac2g|fwdbwd|forward_backward|async\w*"
 )
-_LABEL = re.compile(r"(?:.* )?(?P<type>[a-z][a-z0-9]*?)[ :#]*(?P<number>\d+)", re.IGNORECASE)
+_LABEL = re.compile(r"(?:.* )?(?P<type>[a-z][a-z0-9]*?)(?:[ :#_-]*(?P<number>\d+))?", re.IGNORECASE)
+_OF_HOST_LABELS = frozenset({"cpu", "host", "python"})
+# Parts of categories that say what is done, not where.
+_GENERAL = frozenset({*_KINDS, "op", "ops", "event", "events", "task", "tasks"})
+_MOST_NUMBER = 1 << 16  # of a device; larger ones are ids of processes
 # GPUs by another name.
 _GPU = "gpu"
 _GPUS = (_GPU, "xpu", "cuda", "hip", "rocm")
@@ -83,8 +87,8 @@ def _is_other(category: str) -> bool:
 def device_processes(document: Document) -> dict[str, str]:
     """The device that a process is, by the process: `mtia:9` of one labelled `MTIA 9`.
 
-    A process without a label is a device if nothing of the host is on it; its categories tell the type: `mtia` of
-    `mtia_ccp_events`.
+    Of a label without a number (`MLU`) it is that of the process. A process without a label is a device if nothing of
+    the host is on it; its categories tell the type: `mtia` of `mtia_ccp_events`, `npu` of `Kernel_npu`.
     """
     rows = np.flatnonzero(np.asarray((document.ph == "M") & (document.name == "process_labels")))
     rows = rows[distinct(document.pid.codes[rows])[1]]
@@ -96,12 +100,24 @@ def device_processes(document: Document) -> dict[str, str]:
         (pid, str(category).lower()) for pid, category in zip(document.pid[first], document.cat[first], strict=True)
     ]
     hosts = {pid for pid, category in pairs if category in _OF_HOST}
+    labelled = set(labels) - hosts
     for pid, category in pairs:
         if pid not in hosts and not _NO_WORK.fullmatch(category):
-            labels.setdefault(pid, f"{_GPU if category in _KINDS else category.split('_')[0]} {pid}")
+            own = (part for part in category.split("_") if part and part not in _GENERAL)
+            labels.setdefault(pid, f"{_GPU if category in _KINDS else next(own, category)} {pid}")
     matches = {pid: match for pid, label in labels.items() if (match := _LABEL.fullmatch(label))}
-    names = {pid: (match["type"].lower(), int(match["number"])) for pid, match in matches.items()}
+    names = {
+        pid: (match["type"].lower(), _number(match["number"] or str(pid)))
+        for pid, match in matches.items()
+        if match["number"] or (pid in labelled and match["type"].lower() not in _OF_HOST_LABELS)
+    }
     return {pid: f"{_GPU if name in _GPUS else name}:{number}" for pid, (name, number) in names.items()}
+
+
+def _number(text: str) -> int:
+    """The number of a device in a text, 0 where that is none."""
+    digits = re.search(r"\d+$", text)
+    return int(digits[0]) if digits and int(digits[0]) < _MOST_NUMBER else 0
 
 
 def other_processes(document: Document) -> dict[str, str]:

@@ -2,8 +2,9 @@
 
 A context (`cpu/0`, `gpu/0`) is a process; each operator is a pair of B and E there, written one after the other, and
 once more as b and e in the process `operator`, which is left out. Any other process holds host spans: b and e (C API
-calls, tasks), B and E (events), `(` and `)` (frames). Times are whole microseconds. Source of the format and of the
-operators' names: src/profiler/profiler.h, src/ndarray/ndarray.cc and src/kvstore of MXNet 0.11 to 2.0.
+calls, tasks), B and E (events), `(` and `)` (frames); tasks may be phases. Times are whole microseconds. Source of the
+format and of the operators' names: src/profiler/profiler.h, src/ndarray/ndarray.cc and src/kvstore of MXNet 0.11 to
+2.0.
 """
 
 import re
@@ -23,6 +24,7 @@ from tracekit.vocabulary.collectives import MXNET_COLLECTIVE, operation
 from tracekit.vocabulary.copies import MXNET_COPY
 from tracekit.vocabulary.host_calls import MXNET_ERRANDS
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.phase_names import span_columns
 
 _YEAR_2000_PS = 946_684_800 * 10**12
 _CONTEXT = re.compile(r"(?P<type>cpu|gpu)/(?P<number>\d+)|cpu (pinned|shared)/\d*")
@@ -207,7 +209,7 @@ def _spans(document: Document, host: str, pairs: NDArray[np.int64]) -> pd.DataFr
         {
             "host": constant(host, len(pairs)),
             "thread": _threads(document, pairs[:, 0]),
-            "name": categorical([*map(str, names.categories), ""], names.codes).remove_unused_categories(),
+            **span_columns([*map(str, names.categories), ""], names.codes.astype(np.int64)),
             "start_ps": document.start_ps[pairs[:, 0]],
             "end_ps": document.start_ps[pairs[:, 1]],
         },

@@ -111,9 +111,8 @@ def _clocks(
     rows = events.table.iloc[needed_rows]
     if any(host != first for host, first in keeper.items()):
         names = rows["host"].cat
-        rows = rows.assign(
-            host=categorical([keeper[str(host)] for host in names.categories], names.codes.to_numpy(np.int64))
-        )
+        first_of = [keeper[str(host)] for host in names.categories]
+        rows = rows.assign(host=categorical(first_of, np.asarray(names.codes, np.int64)))
     aligned, notes = clock_alignment.align(rows, list(timed), list(timed.values()))
     clocks = {host: Clock(host, host) for host in hosts} | {clock.host: clock for clock in aligned}
     for host, first in keeper.items():

@@ -1,4 +1,4 @@
-"""Exports of Nsight Systems: SQLite, and directories of Parquet."""
+"""Exports of Nsight Systems: SQLite, and directories of Parquet; and reports, which nsys exports."""
 
 from tracekit.readers.nsys import parquet_export
 from tracekit.readers.nsys.nsys_trace import read, read_parquet

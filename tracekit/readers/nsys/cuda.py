@@ -129,7 +129,9 @@ def _missing(kernels: bool, copies: bool) -> list[str]:
     """What an export lacks, and how to record it."""
     how = "`nsys profile --trace=cuda,nvtx` records it, if the program uses CUDA."
     if not kernels and not copies:
-        return [f"The export contains no CUDA work (no table of kernels, copies or memsets). {how}"]
+        return [
+            f"Only host ranges were recorded: there is no CUDA work (no table of kernels, copies or memsets). {how}"
+        ]
     if not kernels:
         return [f"The export contains copies or memsets but no kernels (no table of kernels). {how}"]
     return []

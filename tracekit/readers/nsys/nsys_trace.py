@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import nsys_program
 from tracekit.columns import categorical, concat, constant, distinct, frame
 from tracekit.devices import natural
 from tracekit.errors import TraceError
@@ -24,7 +25,15 @@ from tracekit.readers.nsys import cuda, job, machine, memory, nvtx
 from tracekit.readers.nsys.cuda import CORRELATION_BITS, Calls, Waits, Work
 from tracekit.readers.nsys.memory import Allocations
 from tracekit.readers.nsys.nvtx import Ranges
-from tracekit.readers.nsys.sqlite_export import MISSING, Export, damaged_pages, opened, select, strings
+from tracekit.readers.nsys.sqlite_export import (
+    MISSING,
+    REPORT_SUFFIXES,
+    Export,
+    damaged_pages,
+    opened,
+    select,
+    strings,
+)
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -36,6 +45,7 @@ from tracekit.trace import (
 )
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.losses import Loss
+from tracekit.vocabulary.phase_names import span_columns
 
 T = TypeVar("T", Work, Calls, Ranges, Allocations)
 
@@ -51,9 +61,11 @@ def read(path: Path) -> Trace:
     launches without the version that CUDA appends (`cudaLaunchKernel_v7000`). `correlation_id` is unique over the
     processes. `bytes` of a collective is the size that NCCL's NVTX payload gives, `group` the communicator there;
     `hlo_op` and `hlo_module` are those that XLA's NVTX ranges around the launch name. What is missing is null, and a
-    note says what nsys must be told to record it. Of damaged tables what is whole is read, and the rest is counted.
-    Raises TraceError if the file cannot be read or is no such export.
+    note says what nsys must be told to record it. Of damaged tables what is whole is read, and the rest is counted. A
+    report in nsys's own format is exported first. Raises TraceError if the file cannot be read or is no such export.
     """
+    if path.name.endswith(REPORT_SUFFIXES):
+        return _read_report(path)
     try:
         return _read(path, is_damaged=False)
     except TraceError as error:
@@ -65,6 +77,21 @@ def read(path: Path) -> Trace:
 def read_parquet(path: Path) -> Trace:
     """The trace in the directory of Parquet that one export wrote, of which `path` is one table; as `read` gives it."""
     return replace(read(path), source=str(path.parent), format="nsys-parquet")
+
+
+def _read_report(path: Path) -> Trace:
+    """The trace in the SQLite that nsys exports of the report at `path`; TraceError too where nsys does not."""
+    with nsys_program.exported(path) as export:
+        try:
+            trace = read(export)
+        except TraceError as error:
+            raise TraceError(str(error).replace(str(export), str(path))) from None
+    named = {str(export): str(path)}
+    return replace(
+        trace,
+        hosts=trace.hosts.assign(source=trace.hosts["source"].cat.rename_categories(named)),
+        source=str(path),
+    )
 
 
 def _read(path: Path, is_damaged: bool) -> Trace:
@@ -291,7 +318,7 @@ def _spans(export: Export, host: str, ranges: Ranges, zero: int) -> pd.DataFrame
             "host": constant(host, len(ranges.start_ns)),
             "process": _process_labels(machine.process_of(ranges.thread)),
             "thread": _threads(export, ranges.thread),
-            "name": categorical(ranges.names, ranges.name),
+            **span_columns(ranges.names, ranges.name),
             "start_ps": _ps(ranges.start_ns, zero),
             "end_ps": _ps(ranges.end_ns, zero),
             "step": ranges.steps(),

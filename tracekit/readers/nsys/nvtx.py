@@ -34,6 +34,7 @@ from tracekit.trace import OP_COLUMNS
 from tracekit.vocabulary.collectives import OPERATIONS
 from tracekit.vocabulary.host_calls import of_any_call, step_number
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.phase_names import is_phase
 from tracekit.vocabulary.step_names import named_step
 
 _TABLE = "NVTX_EVENTS"
@@ -179,10 +180,13 @@ def operations(
 def _framework(calls: Calls, ranges: Ranges) -> pd.Categorical:
     """The name of the innermost range that was pushed around each call, null where there is none.
 
-    Steps, and what XLA marks for the profiler, are no operations. PyTorch's names lose the numbers that differ from
-    call to call (`aten::mm, op_id = 12, seq = 4`).
+    Steps, phases, and what XLA marks for the profiler, are no operations. PyTorch's names lose the numbers that differ
+    from call to call (`aten::mm, op_id = 12, seq = 4`).
     """
-    is_mark = [_is_step(name) or any(pattern.search(name) for pattern in _XLA.values()) for name in ranges.names]
+    is_mark = [
+        _is_step(name) or is_phase(name) or any(pattern.search(name) for pattern in _XLA.values())
+        for name in ranges.names
+    ]
     label = [None if mark else of_any_call(name) for name, mark in zip(ranges.names, is_mark, strict=True)]
     pushed = select(ranges, ranges.pushed & np.array([text is not None for text in label], bool)[ranges.name])
     return categorical([*label, None], np.append(pushed.name, len(label))[_enclosing(calls, pushed)])

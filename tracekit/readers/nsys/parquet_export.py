@@ -1,4 +1,5 @@
-"""The directory that `nsys export --type parquetdir` writes: each table of the SQLite export as a file of Parquet.
+"""The directory that `nsys export --type parquetdir` or `arrowdir` writes: each table of the SQLite export as a file of
+Parquet or Arrow.
 
 Tables and columns are called as in SQLite, of all versions that were compared; so they are put into a database in
 memory, which is read as one from a file is. Tables of samples, system calls and counters, which no reader asks for and
@@ -7,7 +8,8 @@ which may be the largest, are left out.
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from tracekit.errors import TraceError
 from tracekit.readers.content import Content
 
 STRINGS = "StringIds"
-SUFFIX = ".parquet"
+SUFFIXES = (".parquet", ".arrow")
+FOLDERS = re.compile(r"_(pqtdir|arwdir)$")
+_MAGICS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")  # the last is that of a stream of Arrow
 _UNUSED = re.compile(r"(OSRT|SCHED|SAMPLING|COMPOSITE|GPU_METRICS|GENERIC|NET_|NIC_|PERF|ETW|FTRACE|SYSCALL)\w*")
 _ROWS_AT_ONCE = 1 << 16
 
@@ -27,13 +31,13 @@ def is_export(content: Content, sure: bool) -> bool:
     """Whether a file is the table of strings of such a directory, which stands for all; any table beside it if the user
     named the file (`sure`)."""
     path = content.path
-    is_table = content.head.startswith(b"PAR1") and path.suffix == SUFFIX
-    return is_table and (path.stem == STRINGS or (sure and path.with_name(STRINGS + SUFFIX).is_file()))
+    is_table = content.head.startswith(_MAGICS) and path.suffix in SUFFIXES
+    return is_table and (path.stem == STRINGS or (sure and path.with_name(STRINGS + path.suffix).is_file()))
 
 
 def tables(path: Path) -> list[Path]:
     """The tables that are read of the directory of `path`, which is one of them."""
-    files = sorted(path.parent.glob(f"*{SUFFIX}"))
+    files = sorted(path.parent.glob(f"*{path.suffix}"))
     return [file for file in files if re.fullmatch(r"\w+", file.stem) and not _UNUSED.fullmatch(file.stem)]
 
 
@@ -47,15 +51,15 @@ def database(path: Path) -> sqlite3.Connection:
             connection.close()
             reason = str(error).partition("\n")[0].rstrip(".")
             raise TraceError(
-                f"{file} cannot be read: {reason}. Export the report again with `nsys export --type parquetdir`."
+                f"{file} cannot be read: {reason}. Export the report again with `nsys export --type sqlite`."
             ) from None
     return connection
 
 
 def _add(connection: sqlite3.Connection, file: Path) -> None:
     """Add the table in `file`; columns of lists, which SQLite's exports have none of, are left out."""
-    with pq.ParquetFile(file) as table:
-        names = [field.name for field in table.schema_arrow if not pa.types.is_nested(field.type)]
+    with _opened(file) as (schema, batches):
+        names = [field.name for field in schema if not pa.types.is_nested(field.type)]
         if not names:
             return
         columns = ", ".join(
@@ -63,8 +67,25 @@ def _add(connection: sqlite3.Connection, file: Path) -> None:
         )
         connection.execute(f'CREATE TABLE "{file.stem}" ({columns})')
         statement = f'INSERT OR IGNORE INTO "{file.stem}" VALUES ({", ".join("?" * len(names))})'
-        for batch in table.iter_batches(_ROWS_AT_ONCE, columns=names):
+        for batch in batches(names):
             connection.executemany(statement, _cells(batch))
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[pa.Schema, Callable[[list[str]], Iterable[pa.RecordBatch]]]]:
+    """The schema of a table, and what gives some of its columns in parts."""
+    if file.suffix == SUFFIXES[0]:
+        with pq.ParquetFile(file) as table:
+            yield table.schema_arrow, lambda names: table.iter_batches(_ROWS_AT_ONCE, columns=names)
+        return
+    with pa.memory_map(str(file)) as source:
+        if source.read(len(_MAGICS[1])) == _MAGICS[1]:
+            whole = pa.ipc.open_file(source)
+            parts: Iterable[pa.RecordBatch] = map(whole.get_batch, range(whole.num_record_batches))
+        else:
+            source.seek(0)
+            parts = whole = pa.ipc.open_stream(source)
+        yield whole.schema, lambda names: (part.select(names) for part in parts)
 
 
 def _cells(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

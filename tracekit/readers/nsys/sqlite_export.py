@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import nsys_program
 from tracekit.errors import TraceError
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
@@ -76,7 +77,10 @@ def is_report(content: Content, sure: bool) -> bool:
 
 
 def export_hint(path: Path) -> str:
-    """The sentence for a report in nsys's own format (`.nsys-rep`, `.qdrep`, `.qdstrm`): how to export it."""
+    """The sentence for a report in nsys's own format (`.nsys-rep`, `.qdrep`, `.qdstrm`): how to export it, "" where
+    nsys is on this machine to do so."""
+    if nsys_program.is_exported(path):
+        return ""
     if path.suffix == ".qdstrm":
         return (
             f"{path} is a raw stream of Nsight Systems: convert it to a .nsys-rep first (open it in Nsight Systems, "
@@ -102,7 +106,7 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
     Raises TraceError, also for what goes wrong inside the block, if the file is empty, no SQLite database, cut short,
     broken, not finished (a journal or a write-ahead log with changes lies beside it) or no export of Nsight Systems.
     """
-    is_parquet = path.suffix == parquet_export.SUFFIX
+    is_parquet = path.suffix in parquet_export.SUFFIXES
     connection = parquet_export.database(path) if is_parquet else _connection(path)
     try:
         # Strings are decoded when their distinct values are known; one bad byte must not cost the file.
@@ -112,7 +116,8 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
         readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0}
         if parquet_export.STRINGS not in readable:
             raise TraceError(f"{path} is a corrupt SQLite database: {parquet_export.STRINGS} cannot be read. {_AGAIN}")
-        source = path.parent.with_name(path.parent.name.removesuffix("_pqtdir")) if is_parquet else path
+        name = parquet_export.FOLDERS.sub("", path.parent.name)
+        source = path.parent.with_name(name) if is_parquet and name else path
         yield Export(source, connection, readable, limits, [*lost, *_views(connection)])
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise TraceError(f"{path} is a corrupt SQLite database: {_first_line(error)}. {_AGAIN}") from None
