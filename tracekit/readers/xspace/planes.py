@@ -84,7 +84,11 @@ class Plane(ABC):
         """The name of every event, shape (n,)."""
         places, first = distinct(self.metadata_id)
         event_ids = self.metadata_id[first].tolist()
-        return categorical([self.event_metadata(event_id).name for event_id in event_ids], places)
+        return categorical([self.event_name(event_id) for event_id in event_ids], places)
+
+    def event_name(self, event_id: int) -> str:
+        """The name in the metadata of `event_id`."""
+        return self.event_metadata(event_id).name
 
     @property
     def damaged(self) -> int:

@@ -58,6 +58,9 @@ _TABLE = 4096
 
 Keep = Callable[[str, str, int], bool]
 
+# The columns of a table of map entries.
+_KEY, _START, _END, _NAME_START, _NAME_END = range(5)
+
 # Below this the plain loops (0.7 s a MB) are done before numba is imported and its code loaded (0.8 s, 3 s at first).
 COMPILE_FROM_BYTES = 2_000_000
 
@@ -76,7 +79,7 @@ class ProtobufPlane(Plane):
     types: NDArray[np.uint8]
     stat_names: dict[int, str]
     _buf: Any = field(repr=False)
-    _event_spans: dict[int, Span] = field(repr=False)
+    _events: "_Entries" = field(repr=False)
     _damaged: set[int] = field(default_factory=set, repr=False)
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
@@ -86,17 +89,22 @@ class ProtobufPlane(Plane):
     @property
     def event_ids(self) -> list[int]:
         """The ids of all event metadata in the plane, used by an event or not."""
-        return list(self._event_spans)
+        return list(self._events.places)
+
+    def event_name(self, event_id: int) -> str:
+        """The name in the metadata of `event_id`, without the rest of these where that is whole and cannot matter."""
+        name = self._events.name(self._buf, event_id)
+        return self.event_metadata(event_id).name if name is None else name
 
     def event_metadata(self, event_id: int) -> EventMetadata:
         """The metadata of `event_id`, decoded now; an id without metadata gives empty strings, damaged metadata what
         stands before the damage."""
-        if event_id not in self._event_spans:
+        if event_id not in self._events.places:
             return EventMetadata()
         # `Fields` would take twice as long, and a TPU's plane has some thousands of these.
         name, display, stats = "", "", {}
         try:
-            for number, wire_type, start, end in protobuf.fields(self._buf, *self._event_spans[event_id]):
+            for number, wire_type, start, end in protobuf.fields(self._buf, *self._events.span(event_id)):
                 if wire_type != protobuf.LENGTH:
                     continue
                 if number == 2:
@@ -287,6 +295,26 @@ class _CountedLine(NamedTuple):
     events: int
 
 
+class _Entries(NamedTuple):
+    """The entries of a `map<int64, message>` that are whole: the row of each key in `table` (m, 5), whose columns are
+    those of `read_entries`."""
+
+    places: dict[int, int]
+    table: list[list[int]]
+
+    def span(self, key: int) -> Span:
+        """Where the message of a key stands."""
+        row = self.table[self.places[key]]
+        return row[_START], row[_END]
+
+    def name(self, buf: Any, key: int) -> str | None:
+        """The name in the message of a key, "" where there is none; None where only the whole message tells it."""
+        if key not in self.places:
+            return ""
+        row = self.table[self.places[key]]
+        return protobuf.text(buf, row[_NAME_START], row[_NAME_END]) if row[_NAME_START] >= 0 else None
+
+
 class EventColumns(NamedTuple):
     """The events of a plane as columns for the loops to fill: `values` and `types` (k, n) for k stats, others (n,)."""
 
@@ -325,8 +353,16 @@ class _File:
 
     buf: Any
     view: Any
+    loops: "_Loops"
+
+
+class _Loops(NamedTuple):
+    """The loops over the bytes of a plane."""
+
+    read_spans: Callable[..., int]
+    read_entries: Callable[..., None]
     count_events: Callable[..., int]
-    decode_events: Callable[..., None]
+    decode_events: Callable[..., int]
 
 
 def _space(buf: Any, stats: _Stats, keep: Keep) -> XSpace:
@@ -402,21 +438,23 @@ def _whole(decode: Callable[[Span], T], spans: Sequence[Span]) -> tuple[list[T],
 def _plane(file: _File, span: Span, stats: _Stats, keep: Keep) -> tuple[ProtobufPlane, list[Lost]]:
     """The plane at a span, and what of it is damaged. Raises Broken where its own fields are no message."""
     buf = file.buf
-    plane = Fields(buf, span)
-    name = plane.text(2)
-    names, bad_names = _whole(lambda entry: _stat_name(buf, *entry), plane.messages(5))
+    fields = _fields(file, span)
+    name = next((protobuf.text(buf, *field) for field in fields[2].tolist()), "")
+    stat_entries, bad_names = _entries(file, fields[5])
+    names, bad_texts = _whole(lambda key: (key, _stat_name(buf, stat_entries, key)), list(stat_entries.places))
+    bad_names += bad_texts
     stat_names = dict(names)
     stat_rows, rows_by_id = _stat_rows(stat_names, stats.of(stat_names.values()))
-    headers, bad_lines = _whole(lambda line: _counted(file, line), plane.messages(3))
+    headers, bad_lines = _whole(lambda line: _counted(file, line), [(start, end) for start, end in fields[3].tolist()])
     kept = [each for each in headers if keep(name, each.line.name, each.line.id)]
     columns, bad = _decoded(file, kept, rows_by_id, len(stat_rows))
     lost_events = sum(kept[at].events for at in bad)
     if bad:
         kept = [each for at, each in enumerate(kept) if at not in bad]
         columns, _ = _decoded(file, kept, rows_by_id, len(stat_rows))
-    own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), plane.messages(6))
+    own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), fields[6].tolist())
     bad_stats += sum(value is None for _, value in own_stats)
-    event_spans, bad_events = _whole(lambda entry: _entry(buf, *entry), plane.messages(4))
+    event_entries, bad_events = _entries(file, fields[4])
     for first, last in _runs(
         [each.span for each, has_text in zip(headers, _have_texts(headers, kept, columns), strict=True) if not has_text]
     ):
@@ -434,20 +472,50 @@ def _plane(file: _File, span: Span, stats: _Stats, keep: Keep) -> tuple[Protobuf
         stat_rows=stat_rows,
         stat_names=stat_names,
         _buf=buf,
-        _event_spans=dict(event_spans),
+        _events=event_entries,
     )
     return whole, [each for each in lost if each.lost]
 
 
 def _counted(file: _File, span: Span) -> _CountedLine:
     where = np.full(16, -1, np.int64)
-    count = file.count_events(file.view, *span, where)
+    count = file.loops.count_events(file.view, *span, where)
     return _CountedLine(span, _line(file.buf, span[1], where), count)
 
 
-def _stat_name(buf: Any, start: int, end: int) -> tuple[int, str]:
-    key, value = _entry(buf, start, end)
-    return key, Fields(buf, value).text(2)
+def _fields(file: _File, span: Span) -> dict[int, NDArray[np.int64]]:
+    """The spans (k, 2) of the messages and texts that a plane has in each of its fields. Raises Broken where the plane
+    is no message."""
+    spans = np.empty((file.loops.read_spans(file.view, *span, np.empty((0, 3), np.int64)), 3), np.int64)
+    file.loops.read_spans(file.view, *span, spans)
+    return {number: spans[spans[:, 0] == number, 1:] for number in range(1, 7)}
+
+
+def _entries(file: _File, spans: NDArray[np.int64]) -> tuple[_Entries, int]:
+    """The entries of a map at `spans` (m, 2), and how many are damaged; of equal keys the last counts."""
+    table = np.full((len(spans), 5), -1, np.int64)
+    try:
+        file.loops.read_entries(file.view, spans, table)
+    except protobuf.Broken:
+        table[:] = -1  # one is damaged: each is looked at by itself
+    rows = table.tolist()
+    damaged = 0
+    places: dict[int, int] = {}
+    for at, row in enumerate(rows):
+        if row[_START] < 0:
+            try:
+                key, (start, end) = _entry(file.buf, *spans[at].tolist())
+            except protobuf.Broken:
+                damaged += 1
+                continue
+            row[:3] = key, start, end
+        places[row[_KEY]] = at
+    return _Entries(places, rows), damaged
+
+
+def _stat_name(buf: Any, entries: _Entries, key: int) -> str:
+    name = entries.name(buf, key)
+    return Fields(buf, entries.span(key)).text(2) if name is None else name
 
 
 def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[str, int], StatRows]:
@@ -479,7 +547,7 @@ def _decoded(file: _File, lines: list[_CountedLine], stat_rows: StatRows, stats:
 
     def is_damaged(job: tuple[Any, ...]) -> bool:
         try:
-            file.decode_events(*job)
+            file.loops.decode_events(*job)
         except protobuf.Broken:
             return True
         return False
@@ -570,6 +638,64 @@ def _line(buf: Any, end: int, where: NDArray[np.int64]) -> Line:
         return protobuf.text(buf, start, start + size)
 
     return Line(number(1), string(2), string(11), number(3), number(9))
+
+
+def read_spans(buf: Any, pos: int, end: int, spans: NDArray[np.int64]) -> int:
+    """Count the length-delimited fields of the message in [pos, end), and write number, start and end of each to the
+    rows of `spans` (m, 3), if there are any."""
+    count = 0
+    while pos < end:
+        tag, after = protobuf.varint(buf, pos, end)
+        if tag >> 3 <= 0:
+            raise protobuf.Broken(pos)
+        pos = protobuf.skip(buf, after, end, tag & 7)
+        if tag & 7 == 2:
+            if len(spans):
+                spans[count, 0] = tag >> 3
+                spans[count, 1] = protobuf.varint(buf, after, end)[1]
+                spans[count, 2] = pos
+            count += 1
+    return count
+
+
+def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -> None:
+    """Write key, start and end of the message, start and end of its name (field 2) of each map entry at `spans` (m, 2)
+    to the rows of `table` (m, 5), which hold -1.
+
+    They stay -1 where an entry is not as every writer has it, key, value, nothing else; the name's where there are
+    several, or stats (field 5), which may be damaged. Without a name its span is empty.
+    """
+    for row in range(len(spans)):
+        at = spans[row, 0]
+        end = spans[row, 1]
+        if at >= end or buf[at] != 8:
+            continue
+        key, at = protobuf.varint(buf, at + 1, end)
+        if at >= end or buf[at] != 18:
+            continue
+        size, at = protobuf.varint(buf, at + 1, end)
+        if size != end - at:
+            continue
+        table[row, 0] = key
+        table[row, 1] = at
+        table[row, 2] = end
+        start = end
+        stop = end
+        names = 0
+        while at < end:
+            tag, after = protobuf.varint(buf, at, end)
+            if tag >> 3 <= 0:
+                raise protobuf.Broken(at)
+            at = protobuf.skip(buf, after, end, tag & 7)
+            if tag == 18:
+                start = protobuf.varint(buf, after, end)[1]
+                stop = at
+                names += 1
+            elif tag >> 3 == 5:
+                names = 2
+        if names < 2:
+            table[row, 3] = start
+            table[row, 4] = stop
 
 
 def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
@@ -678,14 +804,14 @@ def _file(buf: Any) -> _File:
     """The bytes of a file with the loops over them: compiled if the file is large and numba is there."""
     loops = _compiled_loops() if len(buf) >= COMPILE_FROM_BYTES else None
     if loops is None:
-        return _File(buf, buf, count_events, decode_events)
+        return _File(buf, buf, _Loops(read_spans, read_entries, count_events, decode_events))
     view = np.frombuffer(buf, np.uint8)
     view.flags.writeable = False  # else the loops are compiled again
-    return _File(buf, view, *loops)
+    return _File(buf, view, loops)
 
 
 @lru_cache(maxsize=1)
-def _compiled_loops() -> tuple[Any, Any] | None:
+def _compiled_loops() -> _Loops | None:
     numba = start()
     if numba is None:
         return None
@@ -693,4 +819,4 @@ def _compiled_loops() -> tuple[Any, Any] | None:
     register_jitable(protobuf.varint)
     register_jitable(protobuf.skip)
     jit = numba.njit(cache=True, nogil=True)
-    return jit(count_events), jit(decode_events)
+    return _Loops(jit(read_spans), jit(read_entries), jit(count_events), jit(decode_events))
