@@ -81,7 +81,8 @@ def read(host: str, events: HostEvents, lookup: Lookup, accelerated: bool, first
     # Without an event there is no id to take, not even for a row that no call started.
     of_row = ids[calls] if len(ids) else calls
     rows = rows.assign(correlation_id=pd.arrays.IntegerArray(of_row, calls < 0))
-    return DeviceRows(rows, operations, notes, frame(LAUNCH_COLUMNS, launches))
+    columns = {name: rows[name].array for name in EVENT_COLUMNS}
+    return DeviceRows(columns, operations, notes, frame(LAUNCH_COLUMNS, launches))
 
 
 def _thunks(

@@ -17,13 +17,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
-from tracekit.columns import by_label, categorical, constant, distinct, frame
+from tracekit.columns import by_label, categorical, constant, distinct
 from tracekit.devices import number
 from tracekit.readers.hlo.instruction import MOVES, Op
 from tracekit.readers.xspace import planes
 from tracekit.readers.xspace.host_events import Calls
 from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents
-from tracekit.trace import EVENT_COLUMNS
 from tracekit.units import percent
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.host_calls import sync_call
@@ -124,7 +123,7 @@ def read(
             f"{missing} of {len(hlo.ops)} distinct ops have no HLO proto: their kernels are classified by name."
         )
     notes += _graph_notes(events, hlo, calls)
-    return DeviceRows(frame(EVENT_COLUMNS, data), hlo.operations, notes)
+    return DeviceRows(data, hlo.operations, notes)
 
 
 def _classify(name: str, lane: str, op: Op | None, copy: CopyRecord | None, is_memset: bool) -> kinds.Classification:

@@ -161,10 +161,11 @@ class PlaneEvents:
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """The rows of a device (EVENT_COLUMNS), the operations that their `op` numbers, notes on what was guessed or
-    skipped, and the calls that started rows (LAUNCH_COLUMNS), where the file gives them no correlation id."""
+    """The rows of a device as columns (those of EVENT_COLUMNS that they have), the operations that their `op` numbers,
+    notes on what was guessed or skipped, and the calls that started rows (LAUNCH_COLUMNS), where the file gives them no
+    correlation id."""
 
-    events: pd.DataFrame
+    events: dict[str, Any]
     operations: list[Operation]
     notes: list[str]
     launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))

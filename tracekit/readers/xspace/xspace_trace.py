@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,6 @@ from tracekit.readers.xspace.planes import (
 from tracekit.readers.xspace.programs import METADATA, programs, with_operations
 from tracekit.trace import (
     DEVICE_COLUMNS,
-    EVENT_COLUMNS,
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
     MEMORY_COLUMNS,
@@ -111,7 +111,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     def device_rows(plane: Plane, device: str) -> DeviceRows:
         events, notes = _timed(plane, plane.start_ps(base_ns) - zero, longest_ps)
         if len(plane) == 0:
-            rows = DeviceRows(frame(EVENT_COLUMNS), [], [])
+            rows = DeviceRows({}, [], [])
         elif type_of(device) == "gpu":
             rows = gpu_plane.read(host, device, events, of_file.op, calls, is_alone)
         else:
@@ -134,10 +134,10 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     threads = [events for events in hosts if events.plane.name == _HOST]
     free_id = first_id + len(program_launches.launches)
     read_threads = [cpu_plane.read(host, events, of_file.op, bool(names), free_id) for events in threads]
-    tables = [_without_capture(read_rows.events) for read_rows in (*read_devices, *read_threads)]
-    computing = _compute_devices(tables)
+    parts = [_without_capture(read_rows.events) for read_rows in (*read_devices, *read_threads)]
+    computing = _compute_devices(parts)
     events, ops, operands = with_operations(
-        tables, [read_rows.operations for read_rows in (*read_devices, *read_threads)], of_file
+        parts, [read_rows.operations for read_rows in (*read_devices, *read_threads)], of_file
     )
     numbered = [program_launches.launches, *(read_rows.launches for read_rows in read_threads)]
     world_size = of_file.devices
@@ -221,9 +221,9 @@ def _device_notes(devices: list[str], read_devices: list[DeviceRows]) -> list[st
     return [f"{', '.join(names)}: {note}" for note, names in of_note.items()]
 
 
-def _compute_devices(tables: list[pd.DataFrame]) -> int:
-    """How many devices computed."""
-    return sum(bool((table["kind"] == Kind.COMPUTE.value).any()) for table in tables)
+def _compute_devices(parts: list[dict[str, Any]]) -> int:
+    """How many devices computed, by the columns of each."""
+    return sum(bool(by_label(part["kind"], lambda kind: kind == Kind.COMPUTE).any()) for part in parts if part)
 
 
 def _replicas(hosts: list[HostEvents], devices: int) -> list[Lost]:
@@ -337,11 +337,12 @@ def _with_rows(launches: list[pd.DataFrame], events: pd.DataFrame) -> list[pd.Da
     ]
 
 
-def _without_capture(events: pd.DataFrame) -> pd.DataFrame:
-    """The rows without those of the tiny program with which a capture finds out that the devices are done."""
-    if _CAPTURE_MODULE not in events["hlo_module"].cat.categories:
+def _without_capture(events: dict[str, Any]) -> dict[str, Any]:
+    """The columns without the rows of the tiny program with which a capture finds out that the devices are done."""
+    if not events or _CAPTURE_MODULE not in events["hlo_module"].categories:
         return events
-    return events[events["hlo_module"] != _CAPTURE_MODULE].reset_index(drop=True)
+    is_work = by_label(events["hlo_module"], lambda module: module != _CAPTURE_MODULE, True)
+    return {name: column[is_work] for name, column in events.items()}
 
 
 def _details(space: XSpace, devices: list[tuple[Plane, str]]) -> list[Lost]:
