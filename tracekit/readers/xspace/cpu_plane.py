@@ -98,7 +98,7 @@ def _thunks(
     device = plane.numbers("device_ordinal")[0][rows]
     end, unproven = _true_end(events, rows, device, plane.numbers("run_id")[0][rows])
 
-    hlo = planes.hlo_ops(plane, rows, lookup)
+    hlo = planes.hlo_ops(plane, rows, lookup, planes.Once())
     collective_of = _rendezvous_collectives(events, rows, hlo.which)
     pieces = nested.leaves(start, events.end[rows], end, line, hlo.mask(planes.is_control_flow))
     at = pieces[:, 0]

@@ -137,13 +137,17 @@ def with_operations(
 def _distinct_operations(operations: Sequence[Operation]) -> tuple[NDArray[np.int64], list[Operation]]:
     """Which distinct operation each is, and these: what one of several leaves open, another may tell."""
     places: dict[tuple[str, str], int] = {}
+    place_of: dict[int, int] = {}  # by object, as the planes of a file share them
     distinct: list[Operation] = []
     which = np.zeros(len(operations), np.int64)
     for at, operation in enumerate(operations):
+        if id(operation) in place_of:
+            which[at] = place_of[id(operation)]
+            continue
         place = places.setdefault((operation.program, operation.name), len(distinct))
         if place == len(distinct):
             distinct.append(operation)
-        which[at] = place
+        which[at] = place_of[id(operation)] = place
         missing = {
             name: getattr(operation, name) for name in ("opcode", *_OPEN) if getattr(distinct[place], name) is None
         }

@@ -81,10 +81,11 @@ class ProtobufPlane(Plane):
     _buf: Any = field(repr=False)
     _events: "_Entries" = field(repr=False)
     _damaged: set[int] = field(default_factory=set, repr=False)
+    _texts: dict[str, pd.Categorical] = field(default_factory=dict, repr=False)
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
         """The plane without the events that are not `kept`, shape (n,)."""
-        return replace(super().only(kept), values=self.values[:, kept], types=self.types[:, kept])
+        return replace(super().only(kept), values=self.values[:, kept], types=self.types[:, kept], _texts={})
 
     @property
     def event_ids(self) -> list[int]:
@@ -141,7 +142,14 @@ class ProtobufPlane(Plane):
 
     def strings(self, stat: str) -> pd.Categorical:
         """The string stat of every event, shape (n,), null where absent; `str` and `ref` stats give the same text."""
+        if stat not in self._texts:
+            self._texts[stat] = self._strings(stat)
+        return self._texts[stat]
+
+    def _strings(self, stat: str) -> pd.Categorical:
         values, types = self._column(stat)
+        if stat not in self.stat_rows:
+            return categorical([None], values)
         label = np.zeros(len(self), np.int64)
         refs = types == REF
         stat_ids = values[refs]
@@ -276,6 +284,9 @@ def _held(path: Path, file: BinaryIO, size: int) -> mmap.mmap:
     """
     flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
     buf = mmap.mmap(-1, size, **flags)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # of a kernel without; with large pages, reading takes half the time
+            buf.madvise(mmap.MADV_HUGEPAGE)
     with memoryview(buf) as view:
         at = 0
         while at < size:

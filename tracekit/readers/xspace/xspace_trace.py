@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import by_label, concat, frame
+from tracekit.columns import by_label, concat, frame, labels
 from tracekit.devices import is_sparse_core, type_of
 from tracekit.readers import losses
 from tracekit.readers import protobuf_decoder as protobuf
@@ -24,6 +24,7 @@ from tracekit.readers.xspace import cpu_plane, gpu_plane, host_events, memory, t
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import (
     DeviceRows,
+    Once,
     Plane,
     PlaneEvents,
     XSpace,
@@ -113,13 +114,14 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
         if len(plane) == 0:
             rows = DeviceRows({}, [], [])
         elif type_of(device) == "gpu":
-            rows = gpu_plane.read(host, device, events, of_file.op, calls, is_alone)
+            rows = gpu_plane.read(host, device, events, of_file.op, calls, is_alone, once)
         else:
             rows = tpu_plane.read(host, device, events, of_file.op, program_launches)
         damaged.append(plane.damaged)
         return replace(rows, notes=[*notes, *rows.notes])
 
-    waited = _waits(devices)
+    once = Once()
+    waited = _waits(devices, once)
     details = _details(space, devices)
     facts = [_facts(host, plane, device) for plane, device in devices]
     messages = (
@@ -233,7 +235,7 @@ def _replicas(hosts: list[HostEvents], devices: int) -> list[Lost]:
     (tensorflow/python/distribute/mirrored_run.py). A replica whose operations were not recorded has no name: there are
     at least so many.
     """
-    names = {str(name) for events in hosts for name in events.names.categories}
+    names = {name for events in hosts for name in labels(events.names)}
     replicas = {int(match[1]) for name in names if (match := _REPLICA.search(name))}
     total = max(replicas, default=0) + 1
     if not devices or total <= max(devices, 1):
@@ -271,12 +273,12 @@ def _bandwidth_notes(devices: list[tuple[Plane, str]]) -> list[str]:
     ]
 
 
-def _waits(devices: list[tuple[Plane, str]]) -> dict[int, tuple[str, str]]:
+def _waits(devices: list[tuple[Plane, str]], once: Once) -> dict[int, tuple[str, str]]:
     """The device and the lane on which the GPU planes hold a record of waiting, by its correlation id."""
     places: dict[int, tuple[str, str]] = {}
     for plane, device in devices:
         if type_of(device) == "gpu":
-            rows, lanes = gpu_plane.waits(plane), line_names(plane)
+            rows, lanes = gpu_plane.waits(plane, once), line_names(plane)
             ids, has_id = plane.numbers("correlation_id")
             places.update((int(ids[row]), (device, lanes[plane.line[row]])) for row in rows[has_id[rows]])
     return places
