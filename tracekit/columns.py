@@ -184,8 +184,12 @@ def check(what: str, table: pd.DataFrame, columns: Mapping[str, Any], required: 
         if not good:
             raise TraceError(f"{what}.{name} has dtype {have}; the contract wants {dtype}.")
         can_be_null = not isinstance(have, np.dtype) or have.kind not in "iub"
-        if len(table) and name in required and can_be_null and table[name].isna().any():
+        if len(table) and name in required and can_be_null and _has_null(table[name].array):
             raise TraceError(f"{what}.{name} holds nulls; every row needs one.")
+
+
+def _has_null(column: Any) -> bool:
+    return bool(column.codes.min() < 0 if isinstance(column, pd.Categorical) else column.isna().any())
 
 
 def _column(values: Any, dtype: Any) -> Any:

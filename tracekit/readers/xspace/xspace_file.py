@@ -8,7 +8,8 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,8 @@ from tracekit.vocabulary.losses import Loss
 
 T = TypeVar("T")
 
+_NO_TEXTS = pd.CategoricalDtype(pd.Index([], dtype="str"))
+
 SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
 
 # How a stat's value was written (XStat's field numbers); 0 = the event does not have the stat.
@@ -52,6 +55,9 @@ _LONGEST_HEAD = 7  # a tag of a field below 16, and a length
 
 # The compiled loop holds no GIL, and each line writes rows of its own.
 _MOST_THREADS = 4
+# Events are decoded while the names of the next planes are read; of so many, so that the bytes of a plane are given
+# back before the columns of all are there.
+_PLANES_AHEAD = 2
 
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
@@ -138,18 +144,20 @@ class ProtobufPlane(Plane):
 
     def has(self, stat: str) -> NDArray[np.bool_]:
         """Whether each event has the stat, in whatever type, shape (n,)."""
+        if stat not in self.stat_rows:
+            return np.zeros(len(self), np.bool_)
         return np.asarray(self._column(stat)[1] != ABSENT)
 
     def strings(self, stat: str) -> pd.Categorical:
         """The string stat of every event, shape (n,), null where absent; `str` and `ref` stats give the same text."""
+        if stat not in self.stat_rows:
+            return pd.Categorical.from_codes(np.full(len(self), -1, np.int8), dtype=_NO_TEXTS)
         if stat not in self._texts:
             self._texts[stat] = self._strings(stat)
         return self._texts[stat]
 
     def _strings(self, stat: str) -> pd.Categorical:
         values, types = self._column(stat)
-        if stat not in self.stat_rows:
-            return categorical([None], values)
         label = np.zeros(len(self), np.int64)
         refs = types == REF
         stat_ids = values[refs]
@@ -378,20 +386,32 @@ class _Loops(NamedTuple):
 
 def _space(buf: Any, stats: _Stats, keep: Keep) -> XSpace:
     spans, texts, lost = _top(buf)
-    file = _file(buf)
     planes: list[Plane] = []
     damaged: list[protobuf.Broken] = []
-    for span in spans:
-        try:
-            plane, lost_of_plane = _plane(file, span, stats, keep)
-            planes.append(plane)
-            lost += lost_of_plane
-        except protobuf.Broken as broken:
-            damaged.append(broken)
-            lost.append(_lost_plane(buf, span, broken))
+    file = _file(buf)
+    with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
+        begun = ((span, _begun(file, pool, span, stats, keep)) for span in spans)
+        for span, plane in _ahead(begun, _PLANES_AHEAD):
+            if isinstance(plane, protobuf.Broken):
+                damaged.append(plane)
+                lost.append(_lost_plane(buf, span, plane))
+            else:
+                whole, lost_of_plane = plane()
+                planes.append(whole)
+                lost += lost_of_plane
     if not planes:
         raise damaged[0] if damaged else protobuf.Broken(0)
     return XSpace(planes, texts[2], texts[3], texts[4], lost)
+
+
+def _ahead(values: Iterable[T], count: int) -> Iterator[T]:
+    """The values, each when `count` more have been made."""
+    waiting: deque[T] = deque()
+    for value in values:
+        waiting.append(value)
+        if len(waiting) > count:
+            yield waiting.popleft()
+    yield from waiting
 
 
 def _top(buf: Any) -> tuple[list[Span], dict[int, list[str]], list[Lost]]:
@@ -446,8 +466,21 @@ def _whole(decode: Callable[[Span], T], spans: Sequence[Span]) -> tuple[list[T],
     return decoded, len(spans) - len(decoded)
 
 
-def _plane(file: _File, span: Span, stats: _Stats, keep: Keep) -> tuple[ProtobufPlane, list[Lost]]:
-    """The plane at a span, and what of it is damaged. Raises Broken where its own fields are no message."""
+def _begun(
+    file: _File, pool: ThreadPoolExecutor, span: Span, stats: _Stats, keep: Keep
+) -> Callable[[], tuple[ProtobufPlane, list[Lost]]] | protobuf.Broken:
+    """What gives the plane at a span, and what of it is damaged, once its events are decoded, which the `pool` begins
+    with; Broken where the plane's own fields are no message."""
+    try:
+        return _plane(file, pool, span, stats, keep)
+    except protobuf.Broken as broken:
+        return broken
+
+
+def _plane(
+    file: _File, pool: ThreadPoolExecutor, span: Span, stats: _Stats, keep: Keep
+) -> Callable[[], tuple[ProtobufPlane, list[Lost]]]:
+    """What `_begun` says; raises Broken."""
     buf = file.buf
     fields = _fields(file, span)
     name = next((protobuf.text(buf, *field) for field in fields[2].tolist()), "")
@@ -458,34 +491,39 @@ def _plane(file: _File, span: Span, stats: _Stats, keep: Keep) -> tuple[Protobuf
     stat_rows, rows_by_id = _stat_rows(stat_names, stats.of(stat_names.values()))
     headers, bad_lines = _whole(lambda line: _counted(file, line), [(start, end) for start, end in fields[3].tolist()])
     kept = [each for each in headers if keep(name, each.line.name, each.line.id)]
-    columns, bad = _decoded(file, kept, rows_by_id, len(stat_rows))
-    lost_events = sum(kept[at].events for at in bad)
-    if bad:
-        kept = [each for at, each in enumerate(kept) if at not in bad]
-        columns, _ = _decoded(file, kept, rows_by_id, len(stat_rows))
+    decoded = _decoding(file, pool, kept, rows_by_id, len(stat_rows))
     own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), fields[6].tolist())
     bad_stats += sum(value is None for _, value in own_stats)
     event_entries, bad_events = _entries(file, fields[4])
-    for first, last in _runs(
-        [each.span for each, has_text in zip(headers, _have_texts(headers, kept, columns), strict=True) if not has_text]
-    ):
-        _release(buf, first, last)
-    lost = [
-        Lost(Loss.LINES, bad_lines + len(bad), len(headers) + bad_lines, f"{name}, with at least {lost_events} events"),
-        Lost(Loss.DETAILS, bad_names + bad_stats + bad_events, None, f"names and stats of {name}"),
-    ]
-    whole = ProtobufPlane(
-        name=name,
-        lines=[each.line for each in kept],
-        line=np.repeat(np.arange(len(kept), dtype=np.int64), np.array([each.events for each in kept], np.int64)),
-        stats={stat: value for stat, value in own_stats if value is not None},
-        **columns._asdict(),
-        stat_rows=stat_rows,
-        stat_names=stat_names,
-        _buf=buf,
-        _events=event_entries,
-    )
-    return whole, [each for each in lost if each.lost]
+
+    def whole() -> tuple[ProtobufPlane, list[Lost]]:
+        (columns, bad), whole_lines = decoded(), kept
+        if bad:
+            whole_lines = [each for at, each in enumerate(kept) if at not in bad]
+            columns, _ = _decoding(file, pool, whole_lines, rows_by_id, len(stat_rows))()
+        has_text = _have_texts(headers, whole_lines, columns)
+        for first, last in _runs([each.span for each, has in zip(headers, has_text, strict=True) if not has]):
+            _release(buf, first, last)
+        least = f"{name}, with at least {sum(kept[at].events for at in bad)} events"
+        lost = [
+            Lost(Loss.LINES, bad_lines + len(bad), len(headers) + bad_lines, least),
+            Lost(Loss.DETAILS, bad_names + bad_stats + bad_events, None, f"names and stats of {name}"),
+        ]
+        events = np.array([each.events for each in whole_lines], np.int64)
+        plane = ProtobufPlane(
+            name=name,
+            lines=[each.line for each in whole_lines],
+            line=np.repeat(np.arange(len(events), dtype=np.int64), events),
+            stats={stat: value for stat, value in own_stats if value is not None},
+            **columns._asdict(),
+            stat_rows=stat_rows,
+            stat_names=stat_names,
+            _buf=buf,
+            _events=event_entries,
+        )
+        return plane, [each for each in lost if each.lost]
+
+    return whole
 
 
 def _counted(file: _File, span: Span) -> _CountedLine:
@@ -540,35 +578,35 @@ def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[
     return by_name, StatRows(near, np.array(far, np.int64), np.array([by_id[key] for key in far], np.int64))
 
 
-def _decoded(file: _File, lines: list[_CountedLine], stat_rows: StatRows, stats: int) -> tuple[EventColumns, set[int]]:
-    """The events of the `lines` with `stats` rows of stats, and which of the lines are damaged."""
+def _decoding(
+    file: _File, pool: ThreadPoolExecutor, lines: list[_CountedLine], stat_rows: StatRows, stats: int
+) -> Callable[[], tuple[EventColumns, set[int]]]:
+    """What gives the events of the `lines` with `stats` rows of stats, and which of the lines are damaged, once the
+    `pool` has decoded them."""
     counts = [each.events for each in lines]
     n = sum(counts)
-    metadata_id, offset_ps, duration_ps = np.zeros((3, n), np.int64)
-    columns = EventColumns(
-        metadata_id,
-        offset_ps,
-        duration_ps,
-        occurrences=np.full(n, -1, np.int64),
-        values=np.zeros((stats, n), np.int64),
-        types=np.zeros((stats, n), np.uint8),
-    )
+    metadata_id, offset_ps, duration_ps, occurrences = np.zeros((4, n), np.int64)
+    values, types = np.zeros((stats, n), np.int64), np.zeros((stats, n), np.uint8)
+    columns = EventColumns(metadata_id, offset_ps, duration_ps, occurrences, values, types)
     first_rows = np.cumsum([0, *counts])[:-1].tolist()
     jobs = [(file.view, *each.span, row, stat_rows, columns) for each, row in zip(lines, first_rows, strict=True)]
 
-    def is_damaged(job: tuple[Any, ...]) -> bool:
+    def aggregated(job: tuple[Any, ...]) -> int:
         try:
-            file.loops.decode_events(*job)
+            return file.loops.decode_events(*job)
         except protobuf.Broken:
-            return True
-        return False
+            return -1
 
-    if file.view is file.buf:  # the plain loop, which threads cannot share
-        damaged = [*map(is_damaged, jobs)]
-    else:
-        with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
-            damaged = [*pool.map(is_damaged, jobs)]
-    return columns, {at for at, bad in enumerate(damaged) if bad}
+    # The plain loop, which threads cannot share, runs when it is asked for.
+    decoded: Iterable[int] = map(aggregated, jobs) if file.view is file.buf else pool.map(aggregated, jobs)
+
+    def ended() -> tuple[EventColumns, set[int]]:
+        counted = [*decoded]
+        # As a rule no event is aggregated: then their column stays memory that was never written, and takes none.
+        whole = ~occurrences if any(count > 0 for count in counted) else np.broadcast_to(np.int64(-1), n)
+        return columns._replace(occurrences=whole), {at for at, count in enumerate(counted) if count < 0}
+
+    return ended
 
 
 def _have_texts(headers: list[_CountedLine], kept: list[_CountedLine], columns: EventColumns) -> list[bool]:
@@ -725,13 +763,15 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
     return count
 
 
-def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, columns: EventColumns) -> None:
-    """Write the events of the line in [pos, end) to the columns from `row` on.
+def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, columns: EventColumns) -> int:
+    """Write the events of the line in [pos, end) to the columns, which hold zeros, from `row` on; how many of them are
+    aggregated: only of these `occurrences` is written, and all its bits are turned over.
 
     One loop in one function: with the stats in a function of their own it takes eight times as long when compiled.
     """
     near, far_ids, far_rows = stat_rows
     metadata_id, offset_ps, duration_ps, occurrences, values, types = columns
+    aggregated = 0
     while pos < end:
         tag, after = protobuf.varint(buf, pos, end)
         if tag != 34:  # not field 4, an event
@@ -751,12 +791,15 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                 metadata_id[row], at = protobuf.varint(buf, after, pos)
             elif tag == 16:
                 offset_ps[row], at = protobuf.varint(buf, after, pos)
-                occurrences[row] = -1
+                if aggregated:
+                    occurrences[row] = 0
             elif tag == 24:
                 duration_ps[row], at = protobuf.varint(buf, after, pos)
             elif tag == 40:  # a oneof: the offset is then not set
-                occurrences[row], at = protobuf.varint(buf, after, pos)
+                times, at = protobuf.varint(buf, after, pos)
+                occurrences[row] = ~times
                 offset_ps[row] = 0
+                aggregated += 1
             elif tag == 34:  # field 4: a stat
                 size, inner = protobuf.varint(buf, after, pos)
                 if size < 0 or size > pos - inner:
@@ -809,6 +852,7 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
             else:
                 at = protobuf.skip(buf, after, pos, tag & 7)
         row += 1
+    return aggregated
 
 
 def _file(buf: Any) -> _File:
