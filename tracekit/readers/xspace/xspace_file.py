@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tracekit import cores
 from tracekit.columns import categorical, distinct
 from tracekit.errors import TraceError
-from tracekit.jit import start
+from tracekit.jit import start, without_collection
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers import unpacking
 from tracekit.readers.content import Content
@@ -271,11 +271,14 @@ def _bytes(path: Path) -> Any:
             if not head:
                 raise TraceError(f"{path} is empty: the profiler wrote nothing to it. Capture the trace again.")
             size = os.fstat(file.fileno()).st_size
-            if size >= COMPILE_FROM_BYTES and hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)  # the disk is read while numba starts
-                _compiled_loops()
             file.seek(0)
-            return _held(path, file, size)
+            if size < COMPILE_FROM_BYTES:
+                return _held(path, file, size)
+            with ThreadPoolExecutor(1) as pool:  # numba starts while the file is read, which holds no GIL
+                if hasattr(os, "posix_fadvise"):
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+                pool.submit(_compiled_loops)
+                return _held(path, file, size)
     except (zlib.error, EOFError):
         raise TraceError(
             f"{path} cannot be decompressed: its gzip stream is cut or damaged. "
@@ -860,9 +863,14 @@ def _file(buf: Any) -> _File:
     loops = _compiled_loops() if len(buf) >= COMPILE_FROM_BYTES else None
     if loops is None:
         return _File(buf, buf, _Loops(read_spans, read_entries, count_events, decode_events))
+    return _File(buf, _view(buf), loops)
+
+
+def _view(buf: Any) -> NDArray[np.uint8]:
+    """The bytes as the loops take them; were some writable, the loops would be compiled for these too."""
     view = np.frombuffer(buf, np.uint8)
-    view.flags.writeable = False  # else the loops are compiled again
-    return _File(buf, view, loops)
+    view.flags.writeable = False
+    return view
 
 
 @lru_cache(maxsize=1)
@@ -874,4 +882,8 @@ def _compiled_loops() -> _Loops | None:
     register_jitable(protobuf.varint)
     register_jitable(protobuf.skip)
     jit = numba.njit(cache=True, nogil=True)
-    return _Loops(jit(read_spans), jit(read_entries), jit(count_events), jit(decode_events))
+    loops = _Loops(jit(read_spans), jit(read_entries), jit(count_events), jit(decode_events))
+    nothing = _view(b"")
+    with without_collection():  # the first that is called loads most of numba
+        loops.read_spans(nothing, 0, 0, np.empty((0, 3), np.int64))
+    return loops
