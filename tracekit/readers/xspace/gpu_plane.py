@@ -97,8 +97,9 @@ def read(
     ops = [hlo.ops[at][1] for at in hlo.which[first].tolist()]
     records = [copy_records[code] if code >= 0 else None for code in details.codes[first].tolist()]
     names, lanes = (np.array(labels(data[column]), object)[data[column].codes[first]] for column in ("name", "lane"))
+    memories = [record and (record.source, record.target) for record in records]
     classify = once(_classify)
-    classes = [classify(*row) for row in zip(names, lanes, ops, records, is_memset[first].tolist(), strict=True)]
+    classes = [classify(*row) for row in zip(names, lanes, ops, memories, is_memset[first].tolist(), strict=True)]
     data |= planes.hlo_columns(ops, classes, which)
     data["host_memory"] = categorical([copy.host_memory for copy in copy_records], details.codes)
     data["direction"], unproven = _directions(
@@ -126,10 +127,13 @@ def read(
     return DeviceRows(data, hlo.operations, notes)
 
 
-def _classify(name: str, lane: str, op: Op | None, copy: CopyRecord | None, is_memset: bool) -> kinds.Classification:
-    """What a row does, by its name and lane, what HLO says of it, and its record of a copy or a memset."""
-    typed = Kind.MEMCPY if copy or name.startswith(_UNIFIED_COPY) else Kind.MEMSET if is_memset else None
-    way = copies.direction(source=copy.source, target=copy.target) if copy else None
+def _classify(
+    name: str, lane: str, op: Op | None, memories: tuple[str, str] | None, is_memset: bool
+) -> kinds.Classification:
+    """What a row does, by its name and lane, what HLO says of it, and its record of a copy, which names the memories at
+    both ends, or of a memset."""
+    typed = Kind.MEMCPY if memories or name.startswith(_UNIFIED_COPY) else Kind.MEMSET if is_memset else None
+    way = copies.direction(source=memories[0], target=memories[1]) if memories else None
     return planes.classify(name, op, typed=typed, direction=way, lane=lane)
 
 

@@ -35,6 +35,7 @@ from tracekit.readers.protobuf_decoder import Fields, Span
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 from tracekit.vocabulary.losses import Loss
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _NO_TEXTS = pd.CategoricalDtype(pd.Index([], dtype="str"))
@@ -460,13 +461,13 @@ def _lost_plane(buf: Any, span: Span, broken: protobuf.Broken) -> Lost:
     return Lost(Loss.PLANES if has_work else Loss.DETAILS, 1, None, evidence)
 
 
-def _whole(decode: Callable[[Span], T], spans: Sequence[Span]) -> tuple[list[T], int]:
-    """What `decode` gives of each message that is whole, and how many are not."""
+def _whole(decode: Callable[[S], T], places: Sequence[S]) -> tuple[list[T], int]:
+    """What `decode` gives of each message that is whole, told by its place, and how many are not."""
     decoded = []
-    for span in spans:
+    for place in places:
         with suppress(protobuf.Broken):
-            decoded.append(decode(span))
-    return decoded, len(spans) - len(decoded)
+            decoded.append(decode(place))
+    return decoded, len(places) - len(decoded)
 
 
 def _begun(
