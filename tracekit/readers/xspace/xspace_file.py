@@ -493,10 +493,10 @@ def _plane(
     bad_names += bad_texts
     stat_names = dict(names)
     stat_rows, rows_by_id = _stat_rows(stat_names, stats.of(stat_names.values()))
-    headers, bad_lines = _whole(lambda line: _counted(file, line), [(start, end) for start, end in fields[3].tolist()])
+    headers, bad_lines = _whole(lambda line: _counted(file, line), _spans(fields[3]))
     kept = [each for each in headers if keep(name, each.line.name, each.line.id)]
     decoded = _decoding(file, pool, kept, rows_by_id, len(stat_rows))
-    own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), fields[6].tolist())
+    own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), _spans(fields[6]))
     bad_stats += sum(value is None for _, value in own_stats)
     event_entries, bad_events = _entries(file, fields[4])
 
@@ -542,6 +542,10 @@ def _fields(file: _File, span: Span) -> dict[int, NDArray[np.int64]]:
     spans = np.empty((file.loops.read_spans(file.view, *span, np.empty((0, 3), np.int64)), 3), np.int64)
     file.loops.read_spans(file.view, *span, spans)
     return {number: spans[spans[:, 0] == number, 1:] for number in range(1, 7)}
+
+
+def _spans(table: NDArray[np.int64]) -> list[Span]:
+    return [(start, end) for start, end in table.tolist()]
 
 
 def _entries(file: _File, spans: NDArray[np.int64]) -> tuple[_Entries, int]:
