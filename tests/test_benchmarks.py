@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -21,6 +22,7 @@ from jax.profiler import ProfileData
 import tracekit
 from tests.graph_traces import trace
 from tests.known_path import US, known_trace
+from tracekit.vocabulary import kinds
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -165,6 +167,22 @@ def test_on_eight_gpus_every_plane_has_300_names_and_the_host_half_of_the_events
     assert all(line.title.startswith("Stream #") for gpu in gpus for line in gpu.lines)
     on_gpus = sum(len(line.name) for gpu in gpus for line in gpu.lines)
     assert 0.47 < on_gpus / 100_000 < 0.5
+
+
+def test_a_name_that_eight_gpus_have_is_judged_once(make_xspace, tmp_path, monkeypatch):
+    asked = []
+    classify = kinds.classify
+
+    def counted(name, **evidence):
+        asked.append(name)
+        return classify(name, **evidence)
+
+    monkeypatch.setattr(kinds, "classify", counted)
+    make_xspace.write(tmp_path / "host.xplane.pb", 20_000, kind="eight")
+    trace = tracekit.read(tmp_path / "host.xplane.pb")
+    times = Counter(asked)
+    assert set(times) == set(trace.events["name"])
+    assert set(times.values()) == {1}
 
 
 def test_too_few_events_are_refused(make_xspace):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pandas.api.types import union_categoricals
 
 from tests.frames import events
-from tracekit.columns import by_label, categorical, check, concat, constant, distinct, frame, records
+from tracekit.columns import by_label, categorical, check, concat, constant, distinct, frame, joined, records
 from tracekit.errors import TraceError
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, KIND_DTYPE, Trace
 
@@ -145,6 +145,19 @@ def test_concat_gives_what_pandas_does(parts):
         pd.testing.assert_frame_equal(concat(columns, tables), expected.astype(columns))
         pd.testing.assert_frame_equal(concat(columns, tables, is_last_use=True), expected.astype(columns))
         assert [list(table) for table in kept] == [[] for _ in kept]
+
+
+@given(st.lists(st.tuples(WORDS, st.booleans()), max_size=4))
+def test_columns_of_parts_join_to_what_their_frames_do(parts):
+    columns = {"word": "category", "n": "Int64", "at": "int64"}
+    data = []
+    for words, has_numbers in parts:
+        n = {"n": pd.array([None if word is None else ord(word) for word in words], "Int64")} if has_numbers else {}
+        data.append(
+            {"at": np.arange(len(words)), "word": frame({"word": "category"}, {"word": words})["word"].array} | n
+        )
+    expected = concat(columns, [frame(columns, part) for part in data])
+    pd.testing.assert_frame_equal(joined(columns, data), expected)
 
 
 def test_small_frames_become_dicts():

@@ -1,11 +1,14 @@
 """Compiled loops: numba starts without what no loop needs, and stays whole for a program's own."""
 
+import gc
 import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tracekit import jit
 
 pytest.importorskip("numba")
 
@@ -41,3 +44,15 @@ def test_numba_is_told_truly_whether_scipy_is_there() -> None:
 
     jit.start()
     assert (importlib.util.find_spec("scipy") is not None) == arraymath._HAVE_BLAS
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_collected_again_after_numba_started_if_it_was_before(enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        gc.enable() if enabled else gc.disable()
+        with jit.without_collection():
+            assert not gc.isenabled()
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable() if before else gc.disable()

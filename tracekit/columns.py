@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tracekit.errors import TraceError
 
 _NO_STRINGS = pd.Index([], dtype="str")
+_INTEGERS = pd.Int64Dtype()
 # With more of them per row, a hash table is quicker than a count of each.
 _MOST_KEYS = 4
 # Columns with more categories than this have a dtype each.
@@ -46,6 +47,28 @@ def frame(
     return pd.DataFrame(filled, copy=False)
 
 
+def joined(columns: Mapping[str, Any], parts: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """The frame of `columns` whose rows are those of `parts`, one after the other: each part has columns by name, of
+    one length, as `frame` takes them; what it lacks is null. Categories are united in order.
+
+    The parts lose each column as it is joined, so that none is held twice for longer; made a frame first, each would be
+    filled with nulls, and looked through again for every column that is taken out.
+    """
+    parts = [part for part in parts if len(part) and len(next(iter(part.values())))]
+    lengths = [len(next(iter(part.values()))) for part in parts]
+    filled = {}
+    for name, dtype in columns.items():
+        if not any(name in part for part in parts):
+            filled[name] = _nulls(name, dtype, sum(lengths))
+            continue
+        arrays = [
+            _column(part.pop(name), dtype) if name in part else _nulls(name, dtype, length)
+            for part, length in zip(parts, lengths, strict=True)
+        ]
+        filled[name] = _joined(arrays) if len(arrays) > 1 else _only(arrays)
+    return pd.DataFrame(filled, copy=False)
+
+
 def concat(columns: Mapping[str, Any], frames: Iterable[pd.DataFrame], *, is_last_use: bool = False) -> pd.DataFrame:
     """The rows of `frames`, all with `columns`, one after the other; categories are united in order.
 
@@ -55,9 +78,9 @@ def concat(columns: Mapping[str, Any], frames: Iterable[pd.DataFrame], *, is_las
     if not tables:
         return frame(columns)
     if not is_last_use:
-        return frame(columns, {name: _joined([table[name] for table in tables]) for name in columns})
+        return frame(columns, {name: _joined([table[name].array for table in tables]) for name in columns})
     join = _joined if len(tables) > 1 else _only
-    return frame(columns, {name: join([table.pop(name) for table in tables]) for name in columns})
+    return frame(columns, {name: join([table.pop(name).array for table in tables]) for name in columns})
 
 
 def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Categorical:
@@ -77,7 +100,13 @@ def _of_labels(labels: tuple[str, ...]) -> pd.CategoricalDtype:
 
 def by_label(column: pd.Categorical, value_of: Callable[[str], Any], null: Any = False) -> NDArray[Any]:
     """`value_of` the text in every row of a categorical column, asked once for each text; `null` where it is null."""
-    return np.take([*map(value_of, column.categories), null], column.codes, axis=0)
+    return np.take([*map(value_of, labels(column)), null], column.codes, axis=0)
+
+
+def labels(column: pd.Categorical) -> list[str]:
+    """The categories of a column; an index of strings takes forty times as long to iterate."""
+    texts: list[str] = column.categories.to_numpy(object).tolist()
+    return texts
 
 
 def constant(value: str, length: int) -> pd.Categorical:
@@ -155,8 +184,12 @@ def check(what: str, table: pd.DataFrame, columns: Mapping[str, Any], required: 
         if not good:
             raise TraceError(f"{what}.{name} has dtype {have}; the contract wants {dtype}.")
         can_be_null = not isinstance(have, np.dtype) or have.kind not in "iub"
-        if len(table) and name in required and can_be_null and table[name].isna().any():
+        if len(table) and name in required and can_be_null and _has_null(table[name].array):
             raise TraceError(f"{what}.{name} holds nulls; every row needs one.")
+
+
+def _has_null(column: Any) -> bool:
+    return bool(column.codes.min() < 0 if isinstance(column, pd.Categorical) else column.isna().any())
 
 
 def _column(values: Any, dtype: Any) -> Any:
@@ -191,6 +224,8 @@ def _nulls(name: str, dtype: Any, length: int) -> Any:
         if length:
             raise KeyError(name)
         return np.empty(0, exact)
+    if exact == _INTEGERS:  # memory that is not written takes none
+        return pd.arrays.IntegerArray(np.zeros(length, np.int64), np.ones(length, np.bool_))
     return pd.array([None], dtype=exact).repeat(length)
 
 
@@ -204,35 +239,35 @@ def _any_strings(dtype: Any) -> bool:
     return isinstance(dtype, str) and dtype == "category"
 
 
-def _joined(parts: Sequence[pd.Series]) -> Any:
-    """The values of columns of one dtype one after the other; what categoricals of strings are of is united in order.
+def _joined(arrays: Sequence[Any]) -> Any:
+    """Arrays of one dtype one after the other; what categoricals of strings are of is united in order.
 
     pandas.concat and union_categoricals give the same, and take six times as long for small columns.
     """
-    if isinstance(parts[0].dtype, np.dtype):
-        return np.concatenate([part.to_numpy() for part in parts])
-    arrays = [part.array for part in parts]
+    if isinstance(arrays[0].dtype, np.dtype):
+        return np.concatenate([np.asarray(array) for array in arrays])
     if not isinstance(arrays[0], pd.Categorical):
         return type(arrays[0])._concat_same_type(arrays)
     first, *others = (array.categories for array in arrays)
     if all(first is other or first.equals(other) for other in others):
         return pd.Categorical.from_codes(np.concatenate([array.codes for array in arrays]), dtype=_of_strings(first))
     # The code of each part's categories among all, and of a null, whose code is -1, after them.
-    united, labels = pd.factorize(np.concatenate([array.categories for array in arrays]))
+    united, texts = pd.factorize(np.concatenate([array.categories.to_numpy(object) for array in arrays]))
     firsts = np.cumsum([0, *(len(array.categories) for array in arrays)])
+    narrow = np.min_scalar_type(~len(texts))  # as pandas has it: half of a column's time and memory
     codes = [
-        np.append(united[start:end], -1).astype(np.int32)[array.codes]
+        np.append(united[start:end], -1).astype(narrow)[array.codes]
         for array, start, end in zip(arrays, firsts[:-1], firsts[1:], strict=True)
     ]
-    return pd.Categorical.from_codes(np.concatenate(codes), categories=pd.Index(labels, dtype="str"))
+    return pd.Categorical.from_codes(np.concatenate(codes), categories=pd.Index(texts, dtype="str"))
 
 
-def _only(parts: Sequence[pd.Series]) -> Any:
-    """The values of the one column that there is, not copied; of a categorical, as small as it is, as when joined."""
-    (part,) = parts
-    if isinstance(part.dtype, pd.CategoricalDtype):
-        return _joined(parts)
-    return np.asarray(part.array) if isinstance(part.dtype, np.dtype) else part.array
+def _only(arrays: Sequence[Any]) -> Any:
+    """The one array that there is, not copied; a categorical as small as it is when joined."""
+    (array,) = arrays
+    if isinstance(array, pd.Categorical):
+        return _joined(arrays)
+    return np.asarray(array) if isinstance(array.dtype, np.dtype) else array
 
 
 def _of_strings(categories: pd.Index) -> pd.CategoricalDtype:

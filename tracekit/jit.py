@@ -1,8 +1,10 @@
 """Loops in numba's subset of Python: plain on small frames, compiled on large ones."""
 
+import gc
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -41,8 +43,9 @@ def start() -> Any:
     that does compile a dot imports it then.
     """
     try:
-        import numba
-        from numba.np import linalg
+        with without_collection():
+            import numba
+            from numba.np import linalg
     except ImportError:
         return None
     if hasattr(linalg, "ensure_blas"):
@@ -52,6 +55,19 @@ def start() -> Any:
         finally:
             linalg.ensure_blas = ensure_blas
     return numba
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """No garbage is collected inside: numba makes many objects as it starts, and looking through them and all that
+    pandas holds again and again is a quarter of that time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _find_scipy() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from tracekit import notebook, trace_summary
-from tracekit.columns import check, frame
+from tracekit.columns import by_label, check, frame
 from tracekit.errors import TraceError
 from tracekit.vocabulary.copies import DIRECTIONS
 from tracekit.vocabulary.kinds import Kind
@@ -216,14 +216,17 @@ class Trace:
         for name, columns in FRAME_COLUMNS.items():
             table = getattr(self, name)
             check(f"Trace.{name}", table, columns, _REQUIRED.get(name, ()))
-            if len(table) and "start_ps" in columns and (table["end_ps"] < table["start_ps"]).any():
-                row = int((table["end_ps"] < table["start_ps"]).to_numpy().argmax())
+            if len(table) and "start_ps" in columns:
+                is_backwards = table["end_ps"].to_numpy() < table["start_ps"].to_numpy()
+                if not is_backwards.any():
+                    continue
+                row = int(is_backwards.argmax())
                 raise TraceError(f"Trace.{name} row {row} ends before it starts.")
-        copies = self.events["kind"] == Kind.MEMCPY.value
-        if (self.events["direction"].notna() & ~copies).any():
+        has_direction = self.events["direction"].array.codes >= 0
+        if (has_direction & ~by_label(self.events["kind"].array, lambda kind: kind == Kind.MEMCPY)).any():
             raise TraceError("Trace.events.direction is set on a row that is no memcpy.")
-        for what, numbers in (("events.op", self.events["op"].dropna()), *self.operands.items()):
-            if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self.ops):
+        for what, numbers in (("events.op", self.events["op"]), *self.operands.items()):
+            if numbers.notna().any() and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self.ops):
                 raise TraceError(
                     f"Trace.{what} names operations that the {len(self.ops)} rows of Trace.ops do not hold."
                 )

@@ -27,6 +27,8 @@ Mask = NDArray[np.bool_]
 
 # PyTorch's call that waits for a copy begins so soon behind that of the copy.
 _BEHIND_PS = 20 * 10**6
+# Calls are looked up in a table of all ids if there are no more of these for each.
+_MOST_IDS = 4
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,14 @@ def _call_of_row(events: pd.DataFrame, calls: pd.DataFrame) -> Column:
     An id that several other calls have tells nothing: it is by the times that these are told apart.
     """
     call_ids = calls["correlation_id"].to_numpy(np.int64, na_value=-1)
+    row_ids = events["correlation_id"].to_numpy(np.int64, na_value=-1)
+    most = int(call_ids.max(initial=-1))
+    if most < _MOST_IDS * len(call_ids):  # a table of all ids takes a fifth of the time that sorting them does
+        known = np.flatnonzero(call_ids >= 0)
+        if np.bincount(call_ids[known], minlength=1).max() == 1:
+            of_id = np.full(most + 2, -1)  # the last is of what no call has
+            of_id[call_ids[known]] = known
+            return of_id[np.where((row_ids >= 0) & (row_ids <= most), row_ids, most + 1)]
     order = np.argsort(call_ids, kind="stable")
     order = order[np.searchsorted(call_ids[order], 0) :]
     ids = call_ids[order]
@@ -103,7 +113,6 @@ def _call_of_row(events: pd.DataFrame, calls: pd.DataFrame) -> Column:
     if not len(heads):
         return np.full(len(events), -1)
     ids, first = ids[heads], order[heads]
-    row_ids = events["correlation_id"].to_numpy(np.int64, na_value=-1)
     place = np.minimum(np.searchsorted(ids, row_ids), len(ids) - 1)
     return np.where(ids[place] == row_ids, first[place], -1)
 

@@ -81,7 +81,8 @@ def read(host: str, events: HostEvents, lookup: Lookup, accelerated: bool, first
     # Without an event there is no id to take, not even for a row that no call started.
     of_row = ids[calls] if len(ids) else calls
     rows = rows.assign(correlation_id=pd.arrays.IntegerArray(of_row, calls < 0))
-    return DeviceRows(rows, operations, notes, frame(LAUNCH_COLUMNS, launches))
+    columns = {name: rows[name].array for name in EVENT_COLUMNS}
+    return DeviceRows(columns, operations, notes, frame(LAUNCH_COLUMNS, launches))
 
 
 def _thunks(
@@ -97,7 +98,7 @@ def _thunks(
     device = plane.numbers("device_ordinal")[0][rows]
     end, unproven = _true_end(events, rows, device, plane.numbers("run_id")[0][rows])
 
-    hlo = planes.hlo_ops(plane, rows, lookup)
+    hlo = planes.hlo_ops(plane, rows, lookup, planes.Once())
     collective_of = _rendezvous_collectives(events, rows, hlo.which)
     pieces = nested.leaves(start, events.end[rows], end, line, hlo.mask(planes.is_control_flow))
     at = pieces[:, 0]

@@ -17,13 +17,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
-from tracekit.columns import by_label, categorical, constant, distinct, frame
+from tracekit.columns import by_label, categorical, constant, distinct, labels
 from tracekit.devices import number
 from tracekit.readers.hlo.instruction import MOVES, Op
 from tracekit.readers.xspace import planes
 from tracekit.readers.xspace.host_events import Calls
-from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents
-from tracekit.trace import EVENT_COLUMNS
+from tracekit.readers.xspace.planes import DeviceRows, Once, Plane, PlaneEvents
 from tracekit.units import percent
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.host_calls import sync_call
@@ -81,29 +80,30 @@ class _Evidence(NamedTuple):
 
 
 def read(
-    host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, calls: Calls, is_alone: bool
+    host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, calls: Calls, is_alone: bool, once: Once
 ) -> DeviceRows:
     """The rows of a GPU, of those of the events that have a time; `is_alone` if no other GPU is there to copy to."""
     plane = events.plane
-    events, notes = _work(events)
+    events, notes = _work(events, once)
     rows = events.rows
     data = planes.event_columns(host, plane, rows)
-    hlo = planes.hlo_ops(plane, rows, lookup)
+    hlo = planes.hlo_ops(plane, rows, lookup, once)
     details = plane.strings("memcpy_details")[rows]
     is_memset = plane.has("Memset_details")[rows]
-    copy_records = [*(copy_record(str(text), number(device) or 0) for text in details.categories), CopyRecord()]
+    ordinal = number(device) or 0
+    copy_records = [*(copy_record(text, ordinal) for text in labels(details)), CopyRecord()]
     # Rows that are alike in all of this are classified once.
     which, first = distinct(hlo.which, data["name"].codes, data["lane"].codes, details.codes, is_memset)
-    ops = [hlo.ops[at][1] for at in hlo.which[first]]
-    records = [copy_records[code] if code >= 0 else None for code in details.codes[first]]
-    classes = [
-        _classify(*row)
-        for row in zip(data["name"][first], data["lane"][first], ops, records, is_memset[first], strict=True)
-    ]
+    ops = [hlo.ops[at][1] for at in hlo.which[first].tolist()]
+    records = [copy_records[code] if code >= 0 else None for code in details.codes[first].tolist()]
+    names, lanes = (np.array(labels(data[column]), object)[data[column].codes[first]] for column in ("name", "lane"))
+    memories = [record and (record.source, record.target) for record in records]
+    classify = once(_classify)
+    classes = [classify(*row) for row in zip(names, lanes, ops, memories, is_memset[first].tolist(), strict=True)]
     data |= planes.hlo_columns(ops, classes, which)
     data["host_memory"] = categorical([copy.host_memory for copy in copy_records], details.codes)
     data["direction"], unproven = _directions(
-        events, [_evidence(*row) for row in zip(classes, ops, records, strict=True)], which, calls, is_alone
+        events, [once(_evidence)(*row) for row in zip(classes, ops, records, strict=True)], which, calls, is_alone
     )
     sizes = np.array([-1 if copy.bytes is None else copy.bytes for copy in copy_records], np.int64)[details.codes]
     # The record's own size, else that of the HLO op.
@@ -124,13 +124,16 @@ def read(
             f"{missing} of {len(hlo.ops)} distinct ops have no HLO proto: their kernels are classified by name."
         )
     notes += _graph_notes(events, hlo, calls)
-    return DeviceRows(frame(EVENT_COLUMNS, data), hlo.operations, notes)
+    return DeviceRows(data, hlo.operations, notes)
 
 
-def _classify(name: str, lane: str, op: Op | None, copy: CopyRecord | None, is_memset: bool) -> kinds.Classification:
-    """What a row does, by its name and lane, what HLO says of it, and its record of a copy or a memset."""
-    typed = Kind.MEMCPY if copy or name.startswith(_UNIFIED_COPY) else Kind.MEMSET if is_memset else None
-    way = copies.direction(source=copy.source, target=copy.target) if copy else None
+def _classify(
+    name: str, lane: str, op: Op | None, memories: tuple[str, str] | None, is_memset: bool
+) -> kinds.Classification:
+    """What a row does, by its name and lane, what HLO says of it, and its record of a copy, which names the memories at
+    both ends, or of a memset."""
+    typed = Kind.MEMCPY if memories or name.startswith(_UNIFIED_COPY) else Kind.MEMSET if is_memset else None
+    way = copies.direction(source=memories[0], target=memories[1]) if memories else None
     return planes.classify(name, op, typed=typed, direction=way, lane=lane)
 
 
@@ -142,12 +145,16 @@ def _evidence(classification: kinds.Classification, op: Op | None, copy: CopyRec
     return _Evidence((classification.direction or "", "D2D" if within else ""), within, bool(copy and copy.leaves))
 
 
-def waits(plane: Plane) -> NDArray[np.int64]:
+def waits(plane: Plane, once: Once) -> NDArray[np.int64]:
     """The events that record waiting: they are no work."""
-    return np.flatnonzero(by_label(plane.names, lambda name: sync_call(name) is not None))
+    return np.flatnonzero(by_label(plane.names, once(_is_wait)))
 
 
-def _work(events: PlaneEvents) -> tuple[PlaneEvents, list[str]]:
+def _is_wait(name: str) -> bool:
+    return sync_call(name) is not None
+
+
+def _work(events: PlaneEvents, once: Once) -> tuple[PlaneEvents, list[str]]:
     """The events with only those rows that are work, and notes on what is skipped."""
     plane, rows = events.plane, events.rows
     notes = []
@@ -160,7 +167,7 @@ def _work(events: PlaneEvents) -> tuple[PlaneEvents, list[str]]:
         rows = rows[stream | (overhead & plane.numbers("correlation_id")[1][rows])]
         if unknown:
             notes.append(f"lines of unknown meaning were skipped: {', '.join(unknown)}.")
-    idle = by_label(plane.names, _is_no_work)[rows]
+    idle = by_label(plane.names, once(_is_no_work))[rows]
     for stat in _MEMORY_STATS:
         idle |= plane.has(stat)[rows]
     if idle.any():
@@ -171,7 +178,7 @@ def _work(events: PlaneEvents) -> tuple[PlaneEvents, list[str]]:
 
 def _is_no_work(name: str) -> bool:
     """Whether events of this name record waiting, or of unified memory what is no copy."""
-    return sync_call(name) is not None or (name.startswith(_UNIFIED) and not name.startswith(_UNIFIED_COPY))
+    return _is_wait(name) or (name.startswith(_UNIFIED) and not name.startswith(_UNIFIED_COPY))
 
 
 def _occupancy(plane: Plane, rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -200,7 +207,7 @@ def _directions(
     if mute.any():
         ids, has_id = plane.numbers("correlation_id")
         call = calls.of(ids[events.rows[moves[mute]]], has_id[events.rows[moves[mute]]])
-        code[mute], call_names = call.codes, [*map(str, call.categories), ""]
+        code[mute], call_names = call.codes, [*labels(call), ""]
     pair, first = distinct(which[moves], code)
     of_rocm = not is_alone and _of_rocm(plane)
     ways, unproven = [], []
@@ -216,7 +223,7 @@ def _directions(
 
 def _of_rocm(plane: Plane) -> bool:
     """Whether ROCm's profiler wrote the plane: a copy from device to device may then be one between two."""
-    texts = (*plane.strings("memcpy_details").categories, *plane.names.categories)
+    texts = (*labels(plane.strings("memcpy_details")), *labels(plane.names))
     return plane.stats.get("device_vendor") == "AMD" or any(text.startswith(_ROCM) for text in texts)
 
 

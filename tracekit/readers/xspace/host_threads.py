@@ -30,7 +30,7 @@ def callers(names: list[str], line: Column, start: Column, end: Column) -> list[
 
     `line`, `start`, `end` (n,): the events. A line whose thread is not certain keeps its name; no thread gets two.
     """
-    of_line = {number: np.flatnonzero(line == number) for number in np.unique(line).tolist()}
+    of_line = {number: np.flatnonzero(line == number) for number in np.flatnonzero(np.bincount(line)).tolist()}
     calling = [number for number in of_line if _CALLS_ONLY.fullmatch(names[number])]
     others = [number for number in of_line if number not in calling]
     around: dict[int, dict[int, float]] = {}

@@ -9,19 +9,21 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Self
+from functools import cache, cached_property
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, distinct, frame
+from tracekit.columns import categorical, constant, distinct, frame, labels
 from tracekit.readers.hlo.instruction import Op
 from tracekit.readers.losses import Lost
 from tracekit.trace import LAUNCH_COLUMNS
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.kinds import Kind
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # What HLO says of (module, program id as text, op); the module "" is any. None where no HLO proto tells.
 Lookup = Callable[[str, str, str], Op | None]
@@ -84,7 +86,11 @@ class Plane(ABC):
         """The name of every event, shape (n,)."""
         places, first = distinct(self.metadata_id)
         event_ids = self.metadata_id[first].tolist()
-        return categorical([self.event_metadata(event_id).name for event_id in event_ids], places)
+        return categorical([self.event_name(event_id) for event_id in event_ids], places)
+
+    def event_name(self, event_id: int) -> str:
+        """The name in the metadata of `event_id`."""
+        return self.event_metadata(event_id).name
 
     @property
     def damaged(self) -> int:
@@ -157,10 +163,11 @@ class PlaneEvents:
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """The rows of a device (EVENT_COLUMNS), the operations that their `op` numbers, notes on what was guessed or
-    skipped, and the calls that started rows (LAUNCH_COLUMNS), where the file gives them no correlation id."""
+    """The rows of a device as columns (those of EVENT_COLUMNS that they have), the operations that their `op` numbers,
+    notes on what was guessed or skipped, and the calls that started rows (LAUNCH_COLUMNS), where the file gives them no
+    correlation id."""
 
-    events: pd.DataFrame
+    events: dict[str, Any]
     operations: list[Operation]
     notes: list[str]
     launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
@@ -204,6 +211,20 @@ def line_names(plane: Plane) -> list[str]:
     return [name if times[name] == 1 else f"{name} [{line.id}]" for name, line in zip(names, plane.lines, strict=True)]
 
 
+class Once:
+    """Calls functions once for each distinct set of arguments: the planes of a file, one a GPU, have the same names and
+    ops, and each is judged once for all of them."""
+
+    def __init__(self) -> None:
+        self._asked: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+    def __call__(self, function: F) -> F:
+        """`function`, with its answers kept for as long as this is."""
+        if function not in self._asked:
+            self._asked[function] = cache(function)
+        return cast(F, self._asked[function])
+
+
 @dataclass(frozen=True)
 class HloOps:
     """The distinct ops of n events: `which` of them each event is, shape (n,), the ops as (hlo_op, what HLO says of
@@ -218,22 +239,24 @@ class HloOps:
         return np.array([test(name, op) for name, op in self.ops], bool)[self.which]
 
 
-def hlo_ops(plane: Plane, rows: NDArray[np.int64], lookup: Lookup) -> HloOps:
-    """The distinct ops of the events `rows`."""
+def hlo_ops(plane: Plane, rows: NDArray[np.int64], lookup: Lookup, once: Once) -> HloOps:
+    """The distinct ops of the events `rows`; of other planes, that share `once`, equal ones are the same objects."""
+    lookup, operation = once(lookup), once(Operation)
     op, module = plane.strings("hlo_op")[rows], plane.strings("hlo_module")[rows]
     program = plane.numbers("program_id")[0][rows].astype(np.uint64)
     which, first = distinct(op.codes, module.codes, program)
     # The code of what is absent is -1, the last.
-    op_names, modules = [*op.categories, ""], [*module.categories, ""]
-    keys = zip(op.codes[first], module.codes[first], program[first], strict=True)
-    ops = [(op_names[a], lookup(modules[b], str(number), op_names[a]) if a >= 0 else None) for a, b, number in keys]
+    op_names, modules = [*labels(op), ""], [*labels(module), ""]
+    numbers = [*map(str, program[first].tolist())]
+    keys = zip(op.codes[first].tolist(), module.codes[first].tolist(), numbers, strict=True)
+    ops = [(op_names[a], lookup(modules[b], number, op_names[a]) if a >= 0 else None) for a, b, number in keys]
     has_number = plane.numbers("program_id")[1][rows[first]]
     programs = [
         f"{modules[b]}({number})" if has_one else modules[b]
-        for b, number, has_one in zip(module.codes[first], program[first], has_number, strict=True)
+        for b, number, has_one in zip(module.codes[first].tolist(), numbers, has_number.tolist(), strict=True)
     ]
     operations = [
-        Operation(program, name, hlo.opcode if hlo else None)
+        operation(program, name, hlo.opcode if hlo else None)
         for (name, hlo), program in zip(ops, programs, strict=True)
     ]
     return HloOps(which, ops, operations)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import concat, frame
+from tracekit.columns import frame, joined
 from tracekit.readers.hlo import operands
 from tracekit.readers.hlo.costs import Costs
 from tracekit.readers.hlo.hlo_proto import DAMAGED, Program
@@ -96,13 +97,14 @@ def programs(space: XSpace) -> Programs:
 
 
 def with_operations(
-    tables: Sequence[pd.DataFrame], operations: Sequence[Sequence[Operation]], programs: Programs
+    parts: Sequence[dict[str, Any]], operations: Sequence[Sequence[Operation]], programs: Programs
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The rows of all `tables` (EVENT_COLUMNS), whose `op` numbers their own `operations`, with the operations that
-    have rows (OP_COLUMNS) and those of them that need others (OPERAND_COLUMNS). The tables lose their columns.
+    """The rows of all `parts` (columns of EVENT_COLUMNS), whose `op` numbers their own `operations`, with the
+    operations that have rows (OP_COLUMNS) and those of them that need others (OPERAND_COLUMNS). The parts lose their
+    columns.
     """
-    lengths = [len(table) for table in tables]
-    events = concat(EVENT_COLUMNS, tables, is_last_use=True)
+    lengths = [len(part["op"]) if part else 0 for part in parts]
+    events = joined(EVENT_COLUMNS, parts)
     which, distinct = _distinct_operations([operation for of_plane in operations for operation in of_plane])
     before = np.cumsum([0, *map(len, operations)])[:-1]
     has_op = events["op"].notna().to_numpy(bool)
@@ -135,13 +137,17 @@ def with_operations(
 def _distinct_operations(operations: Sequence[Operation]) -> tuple[NDArray[np.int64], list[Operation]]:
     """Which distinct operation each is, and these: what one of several leaves open, another may tell."""
     places: dict[tuple[str, str], int] = {}
+    place_of: dict[int, int] = {}  # by object, as the planes of a file share them
     distinct: list[Operation] = []
     which = np.zeros(len(operations), np.int64)
     for at, operation in enumerate(operations):
+        if id(operation) in place_of:
+            which[at] = place_of[id(operation)]
+            continue
         place = places.setdefault((operation.program, operation.name), len(distinct))
         if place == len(distinct):
             distinct.append(operation)
-        which[at] = place
+        which[at] = place_of[id(operation)] = place
         missing = {
             name: getattr(operation, name) for name in ("opcode", *_OPEN) if getattr(distinct[place], name) is None
         }

@@ -26,7 +26,7 @@ from tracekit.readers.hlo.instruction import ASYNC, DETAILED, MOVES, Instruction
 from tracekit.readers.xspace import host_events, planes
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
+from tracekit.trace import LAUNCH_COLUMNS
 from tracekit.units import time
 from tracekit.vocabulary import collectives, kinds
 from tracekit.vocabulary.host_calls import TPU_ENQUEUE, TPU_EXECUTE, TPU_ISSUE
@@ -135,7 +135,7 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
     )
     if len(truth) == 0 and len(flying) == 0:
         note = f"{len(modules)} executions of programs were recorded, but none of their ops."
-        return DeviceRows(frame(EVENT_COLUMNS), [], [note] if len(modules) else [])
+        return DeviceRows({}, [], [note] if len(modules) else [])
     op_of, event_ids = pd.factorize(plane.metadata_id[np.concatenate([truth, flying])])
     ops = [_tpu_op(plane, event_id, lookup) for event_id in event_ids.tolist()]
     executions = _Executions(events, modules)
@@ -155,7 +155,7 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
         more, launch_notes = _execution_columns(device, executions, run, data["run_id"], calls)
         data |= more
         notes += launch_notes
-    return DeviceRows(frame(EVENT_COLUMNS, data), operations, notes + _async_notes(ops, rows.op))
+    return DeviceRows(data, operations, notes + _async_notes(ops, rows.op))
 
 
 def _leaves(events: PlaneEvents, ops: list[_TpuOp], truth: NDArray[np.int64], op_of: NDArray[np.int64]) -> _Rows:

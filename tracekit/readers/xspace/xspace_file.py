@@ -8,7 +8,8 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from tracekit import cores
 from tracekit.columns import categorical, distinct
 from tracekit.errors import TraceError
-from tracekit.jit import start
+from tracekit.jit import start, without_collection
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers import unpacking
 from tracekit.readers.content import Content
@@ -34,7 +35,10 @@ from tracekit.readers.protobuf_decoder import Fields, Span
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 from tracekit.vocabulary.losses import Loss
 
+S = TypeVar("S")
 T = TypeVar("T")
+
+_NO_TEXTS = pd.CategoricalDtype(pd.Index([], dtype="str"))
 
 SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
 
@@ -52,11 +56,17 @@ _LONGEST_HEAD = 7  # a tag of a field below 16, and a length
 
 # The compiled loop holds no GIL, and each line writes rows of its own.
 _MOST_THREADS = 4
+# Events are decoded while the names of the next planes are read; of so many, so that the bytes of a plane are given
+# back before the columns of all are there.
+_PLANES_AHEAD = 2
 
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
 
 Keep = Callable[[str, str, int], bool]
+
+# The columns of a table of map entries.
+_KEY, _START, _END, _NAME_START, _NAME_END = range(5)
 
 # Below this the plain loops (0.7 s a MB) are done before numba is imported and its code loaded (0.8 s, 3 s at first).
 COMPILE_FROM_BYTES = 2_000_000
@@ -76,27 +86,33 @@ class ProtobufPlane(Plane):
     types: NDArray[np.uint8]
     stat_names: dict[int, str]
     _buf: Any = field(repr=False)
-    _event_spans: dict[int, Span] = field(repr=False)
+    _events: "_Entries" = field(repr=False)
     _damaged: set[int] = field(default_factory=set, repr=False)
+    _texts: dict[str, pd.Categorical] = field(default_factory=dict, repr=False)
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
         """The plane without the events that are not `kept`, shape (n,)."""
-        return replace(super().only(kept), values=self.values[:, kept], types=self.types[:, kept])
+        return replace(super().only(kept), values=self.values[:, kept], types=self.types[:, kept], _texts={})
 
     @property
     def event_ids(self) -> list[int]:
         """The ids of all event metadata in the plane, used by an event or not."""
-        return list(self._event_spans)
+        return list(self._events.places)
+
+    def event_name(self, event_id: int) -> str:
+        """The name in the metadata of `event_id`, without the rest of these where that is whole and cannot matter."""
+        name = self._events.name(self._buf, event_id)
+        return self.event_metadata(event_id).name if name is None else name
 
     def event_metadata(self, event_id: int) -> EventMetadata:
         """The metadata of `event_id`, decoded now; an id without metadata gives empty strings, damaged metadata what
         stands before the damage."""
-        if event_id not in self._event_spans:
+        if event_id not in self._events.places:
             return EventMetadata()
         # `Fields` would take twice as long, and a TPU's plane has some thousands of these.
         name, display, stats = "", "", {}
         try:
-            for number, wire_type, start, end in protobuf.fields(self._buf, *self._event_spans[event_id]):
+            for number, wire_type, start, end in protobuf.fields(self._buf, *self._events.span(event_id)):
                 if wire_type != protobuf.LENGTH:
                     continue
                 if number == 2:
@@ -129,10 +145,19 @@ class ProtobufPlane(Plane):
 
     def has(self, stat: str) -> NDArray[np.bool_]:
         """Whether each event has the stat, in whatever type, shape (n,)."""
+        if stat not in self.stat_rows:
+            return np.zeros(len(self), np.bool_)
         return np.asarray(self._column(stat)[1] != ABSENT)
 
     def strings(self, stat: str) -> pd.Categorical:
         """The string stat of every event, shape (n,), null where absent; `str` and `ref` stats give the same text."""
+        if stat not in self.stat_rows:
+            return pd.Categorical.from_codes(np.full(len(self), -1, np.int8), dtype=_NO_TEXTS)
+        if stat not in self._texts:
+            self._texts[stat] = self._strings(stat)
+        return self._texts[stat]
+
+    def _strings(self, stat: str) -> pd.Categorical:
         values, types = self._column(stat)
         label = np.zeros(len(self), np.int64)
         refs = types == REF
@@ -247,11 +272,14 @@ def _bytes(path: Path) -> Any:
             if not head:
                 raise TraceError(f"{path} is empty: the profiler wrote nothing to it. Capture the trace again.")
             size = os.fstat(file.fileno()).st_size
-            if size >= COMPILE_FROM_BYTES and hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)  # the disk is read while numba starts
-                _compiled_loops()
             file.seek(0)
-            return _held(path, file, size)
+            if size < COMPILE_FROM_BYTES:
+                return _held(path, file, size)
+            with ThreadPoolExecutor(1) as pool:  # numba starts while the file is read, which holds no GIL
+                if hasattr(os, "posix_fadvise"):
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+                pool.submit(_compiled_loops)
+                return _held(path, file, size)
     except (zlib.error, EOFError):
         raise TraceError(
             f"{path} cannot be decompressed: its gzip stream is cut or damaged. "
@@ -268,6 +296,9 @@ def _held(path: Path, file: BinaryIO, size: int) -> mmap.mmap:
     """
     flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
     buf = mmap.mmap(-1, size, **flags)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # of a kernel without; with large pages, reading takes half the time
+            buf.madvise(mmap.MADV_HUGEPAGE)
     with memoryview(buf) as view:
         at = 0
         while at < size:
@@ -285,6 +316,26 @@ class _CountedLine(NamedTuple):
     span: Span
     line: Line
     events: int
+
+
+class _Entries(NamedTuple):
+    """The entries of a `map<int64, message>` that are whole: the row of each key in `table` (m, 5), whose columns are
+    those of `read_entries`."""
+
+    places: dict[int, int]
+    table: list[list[int]]
+
+    def span(self, key: int) -> Span:
+        """Where the message of a key stands."""
+        row = self.table[self.places[key]]
+        return row[_START], row[_END]
+
+    def name(self, buf: Any, key: int) -> str | None:
+        """The name in the message of a key, "" where there is none; None where only the whole message tells it."""
+        if key not in self.places:
+            return ""
+        row = self.table[self.places[key]]
+        return protobuf.text(buf, row[_NAME_START], row[_NAME_END]) if row[_NAME_START] >= 0 else None
 
 
 class EventColumns(NamedTuple):
@@ -325,26 +376,46 @@ class _File:
 
     buf: Any
     view: Any
+    loops: "_Loops"
+
+
+class _Loops(NamedTuple):
+    """The loops over the bytes of a plane."""
+
+    read_spans: Callable[..., int]
+    read_entries: Callable[..., None]
     count_events: Callable[..., int]
-    decode_events: Callable[..., None]
+    decode_events: Callable[..., int]
 
 
 def _space(buf: Any, stats: _Stats, keep: Keep) -> XSpace:
     spans, texts, lost = _top(buf)
-    file = _file(buf)
     planes: list[Plane] = []
     damaged: list[protobuf.Broken] = []
-    for span in spans:
-        try:
-            plane, lost_of_plane = _plane(file, span, stats, keep)
-            planes.append(plane)
-            lost += lost_of_plane
-        except protobuf.Broken as broken:
-            damaged.append(broken)
-            lost.append(_lost_plane(buf, span, broken))
+    file = _file(buf)
+    with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
+        begun = ((span, _begun(file, pool, span, stats, keep)) for span in spans)
+        for span, plane in _ahead(begun, _PLANES_AHEAD):
+            if isinstance(plane, protobuf.Broken):
+                damaged.append(plane)
+                lost.append(_lost_plane(buf, span, plane))
+            else:
+                whole, lost_of_plane = plane()
+                planes.append(whole)
+                lost += lost_of_plane
     if not planes:
         raise damaged[0] if damaged else protobuf.Broken(0)
     return XSpace(planes, texts[2], texts[3], texts[4], lost)
+
+
+def _ahead(values: Iterable[T], count: int) -> Iterator[T]:
+    """The values, each when `count` more have been made."""
+    waiting: deque[T] = deque()
+    for value in values:
+        waiting.append(value)
+        if len(waiting) > count:
+            yield waiting.popleft()
+    yield from waiting
 
 
 def _top(buf: Any) -> tuple[list[Span], dict[int, list[str]], list[Lost]]:
@@ -390,64 +461,118 @@ def _lost_plane(buf: Any, span: Span, broken: protobuf.Broken) -> Lost:
     return Lost(Loss.PLANES if has_work else Loss.DETAILS, 1, None, evidence)
 
 
-def _whole(decode: Callable[[Span], T], spans: Sequence[Span]) -> tuple[list[T], int]:
-    """What `decode` gives of each message that is whole, and how many are not."""
+def _whole(decode: Callable[[S], T], places: Sequence[S]) -> tuple[list[T], int]:
+    """What `decode` gives of each message that is whole, told by its place, and how many are not."""
     decoded = []
-    for span in spans:
+    for place in places:
         with suppress(protobuf.Broken):
-            decoded.append(decode(span))
-    return decoded, len(spans) - len(decoded)
+            decoded.append(decode(place))
+    return decoded, len(places) - len(decoded)
 
 
-def _plane(file: _File, span: Span, stats: _Stats, keep: Keep) -> tuple[ProtobufPlane, list[Lost]]:
-    """The plane at a span, and what of it is damaged. Raises Broken where its own fields are no message."""
+def _begun(
+    file: _File, pool: ThreadPoolExecutor, span: Span, stats: _Stats, keep: Keep
+) -> Callable[[], tuple[ProtobufPlane, list[Lost]]] | protobuf.Broken:
+    """What gives the plane at a span, and what of it is damaged, once its events are decoded, which the `pool` begins
+    with; Broken where the plane's own fields are no message."""
+    try:
+        return _plane(file, pool, span, stats, keep)
+    except protobuf.Broken as broken:
+        return broken
+
+
+def _plane(
+    file: _File, pool: ThreadPoolExecutor, span: Span, stats: _Stats, keep: Keep
+) -> Callable[[], tuple[ProtobufPlane, list[Lost]]]:
+    """What `_begun` says; raises Broken."""
     buf = file.buf
-    plane = Fields(buf, span)
-    name = plane.text(2)
-    names, bad_names = _whole(lambda entry: _stat_name(buf, *entry), plane.messages(5))
+    fields = _fields(file, span)
+    name = next((protobuf.text(buf, *field) for field in fields[2].tolist()), "")
+    stat_entries, bad_names = _entries(file, fields[5])
+    names, bad_texts = _whole(lambda key: (key, _stat_name(buf, stat_entries, key)), list(stat_entries.places))
+    bad_names += bad_texts
     stat_names = dict(names)
     stat_rows, rows_by_id = _stat_rows(stat_names, stats.of(stat_names.values()))
-    headers, bad_lines = _whole(lambda line: _counted(file, line), plane.messages(3))
+    headers, bad_lines = _whole(lambda line: _counted(file, line), _spans(fields[3]))
     kept = [each for each in headers if keep(name, each.line.name, each.line.id)]
-    columns, bad = _decoded(file, kept, rows_by_id, len(stat_rows))
-    lost_events = sum(kept[at].events for at in bad)
-    if bad:
-        kept = [each for at, each in enumerate(kept) if at not in bad]
-        columns, _ = _decoded(file, kept, rows_by_id, len(stat_rows))
-    own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), plane.messages(6))
+    decoded = _decoding(file, pool, kept, rows_by_id, len(stat_rows))
+    own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), _spans(fields[6]))
     bad_stats += sum(value is None for _, value in own_stats)
-    event_spans, bad_events = _whole(lambda entry: _entry(buf, *entry), plane.messages(4))
-    for first, last in _runs(
-        [each.span for each, has_text in zip(headers, _have_texts(headers, kept, columns), strict=True) if not has_text]
-    ):
-        _release(buf, first, last)
-    lost = [
-        Lost(Loss.LINES, bad_lines + len(bad), len(headers) + bad_lines, f"{name}, with at least {lost_events} events"),
-        Lost(Loss.DETAILS, bad_names + bad_stats + bad_events, None, f"names and stats of {name}"),
-    ]
-    whole = ProtobufPlane(
-        name=name,
-        lines=[each.line for each in kept],
-        line=np.repeat(np.arange(len(kept), dtype=np.int64), np.array([each.events for each in kept], np.int64)),
-        stats={stat: value for stat, value in own_stats if value is not None},
-        **columns._asdict(),
-        stat_rows=stat_rows,
-        stat_names=stat_names,
-        _buf=buf,
-        _event_spans=dict(event_spans),
-    )
-    return whole, [each for each in lost if each.lost]
+    event_entries, bad_events = _entries(file, fields[4])
+
+    def whole() -> tuple[ProtobufPlane, list[Lost]]:
+        (columns, bad), whole_lines = decoded(), kept
+        if bad:
+            whole_lines = [each for at, each in enumerate(kept) if at not in bad]
+            columns, _ = _decoding(file, pool, whole_lines, rows_by_id, len(stat_rows))()
+        has_text = _have_texts(headers, whole_lines, columns)
+        for first, last in _runs([each.span for each, has in zip(headers, has_text, strict=True) if not has]):
+            _release(buf, first, last)
+        least = f"{name}, with at least {sum(kept[at].events for at in bad)} events"
+        lost = [
+            Lost(Loss.LINES, bad_lines + len(bad), len(headers) + bad_lines, least),
+            Lost(Loss.DETAILS, bad_names + bad_stats + bad_events, None, f"names and stats of {name}"),
+        ]
+        events = np.array([each.events for each in whole_lines], np.int64)
+        plane = ProtobufPlane(
+            name=name,
+            lines=[each.line for each in whole_lines],
+            line=np.repeat(np.arange(len(events), dtype=np.int64), events),
+            stats={stat: value for stat, value in own_stats if value is not None},
+            **columns._asdict(),
+            stat_rows=stat_rows,
+            stat_names=stat_names,
+            _buf=buf,
+            _events=event_entries,
+        )
+        return plane, [each for each in lost if each.lost]
+
+    return whole
 
 
 def _counted(file: _File, span: Span) -> _CountedLine:
     where = np.full(16, -1, np.int64)
-    count = file.count_events(file.view, *span, where)
+    count = file.loops.count_events(file.view, *span, where)
     return _CountedLine(span, _line(file.buf, span[1], where), count)
 
 
-def _stat_name(buf: Any, start: int, end: int) -> tuple[int, str]:
-    key, value = _entry(buf, start, end)
-    return key, Fields(buf, value).text(2)
+def _fields(file: _File, span: Span) -> dict[int, NDArray[np.int64]]:
+    """The spans (k, 2) of the messages and texts that a plane has in each of its fields. Raises Broken where the plane
+    is no message."""
+    spans = np.empty((file.loops.read_spans(file.view, *span, np.empty((0, 3), np.int64)), 3), np.int64)
+    file.loops.read_spans(file.view, *span, spans)
+    return {number: spans[spans[:, 0] == number, 1:] for number in range(1, 7)}
+
+
+def _spans(table: NDArray[np.int64]) -> list[Span]:
+    return [(start, end) for start, end in table.tolist()]
+
+
+def _entries(file: _File, spans: NDArray[np.int64]) -> tuple[_Entries, int]:
+    """The entries of a map at `spans` (m, 2), and how many are damaged; of equal keys the last counts."""
+    table = np.full((len(spans), 5), -1, np.int64)
+    try:
+        file.loops.read_entries(file.view, spans, table)
+    except protobuf.Broken:
+        table[:] = -1  # one is damaged: each is looked at by itself
+    rows = table.tolist()
+    damaged = 0
+    places: dict[int, int] = {}
+    for at, row in enumerate(rows):
+        if row[_START] < 0:
+            try:
+                key, (start, end) = _entry(file.buf, *spans[at].tolist())
+            except protobuf.Broken:
+                damaged += 1
+                continue
+            row[:3] = key, start, end
+        places[row[_KEY]] = at
+    return _Entries(places, rows), damaged
+
+
+def _stat_name(buf: Any, entries: _Entries, key: int) -> str:
+    name = entries.name(buf, key)
+    return Fields(buf, entries.span(key)).text(2) if name is None else name
 
 
 def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[str, int], StatRows]:
@@ -461,35 +586,35 @@ def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[
     return by_name, StatRows(near, np.array(far, np.int64), np.array([by_id[key] for key in far], np.int64))
 
 
-def _decoded(file: _File, lines: list[_CountedLine], stat_rows: StatRows, stats: int) -> tuple[EventColumns, set[int]]:
-    """The events of the `lines` with `stats` rows of stats, and which of the lines are damaged."""
+def _decoding(
+    file: _File, pool: ThreadPoolExecutor, lines: list[_CountedLine], stat_rows: StatRows, stats: int
+) -> Callable[[], tuple[EventColumns, set[int]]]:
+    """What gives the events of the `lines` with `stats` rows of stats, and which of the lines are damaged, once the
+    `pool` has decoded them."""
     counts = [each.events for each in lines]
     n = sum(counts)
-    metadata_id, offset_ps, duration_ps = np.zeros((3, n), np.int64)
-    columns = EventColumns(
-        metadata_id,
-        offset_ps,
-        duration_ps,
-        occurrences=np.full(n, -1, np.int64),
-        values=np.zeros((stats, n), np.int64),
-        types=np.zeros((stats, n), np.uint8),
-    )
+    metadata_id, offset_ps, duration_ps, occurrences = np.zeros((4, n), np.int64)
+    values, types = np.zeros((stats, n), np.int64), np.zeros((stats, n), np.uint8)
+    columns = EventColumns(metadata_id, offset_ps, duration_ps, occurrences, values, types)
     first_rows = np.cumsum([0, *counts])[:-1].tolist()
     jobs = [(file.view, *each.span, row, stat_rows, columns) for each, row in zip(lines, first_rows, strict=True)]
 
-    def is_damaged(job: tuple[Any, ...]) -> bool:
+    def aggregated(job: tuple[Any, ...]) -> int:
         try:
-            file.decode_events(*job)
+            return file.loops.decode_events(*job)
         except protobuf.Broken:
-            return True
-        return False
+            return -1
 
-    if file.view is file.buf:  # the plain loop, which threads cannot share
-        damaged = [*map(is_damaged, jobs)]
-    else:
-        with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
-            damaged = [*pool.map(is_damaged, jobs)]
-    return columns, {at for at, bad in enumerate(damaged) if bad}
+    # The plain loop, which threads cannot share, runs when it is asked for.
+    decoded: Iterable[int] = map(aggregated, jobs) if file.view is file.buf else pool.map(aggregated, jobs)
+
+    def ended() -> tuple[EventColumns, set[int]]:
+        counted = [*decoded]
+        # As a rule no event is aggregated: then their column stays memory that was never written, and takes none.
+        whole = ~occurrences if any(count > 0 for count in counted) else np.broadcast_to(np.int64(-1), n)
+        return columns._replace(occurrences=whole), {at for at, count in enumerate(counted) if count < 0}
+
+    return ended
 
 
 def _have_texts(headers: list[_CountedLine], kept: list[_CountedLine], columns: EventColumns) -> list[bool]:
@@ -572,6 +697,64 @@ def _line(buf: Any, end: int, where: NDArray[np.int64]) -> Line:
     return Line(number(1), string(2), string(11), number(3), number(9))
 
 
+def read_spans(buf: Any, pos: int, end: int, spans: NDArray[np.int64]) -> int:
+    """Count the length-delimited fields of the message in [pos, end), and write number, start and end of each to the
+    rows of `spans` (m, 3), if there are any."""
+    count = 0
+    while pos < end:
+        tag, after = protobuf.varint(buf, pos, end)
+        if tag >> 3 <= 0:
+            raise protobuf.Broken(pos)
+        pos = protobuf.skip(buf, after, end, tag & 7)
+        if tag & 7 == 2:
+            if len(spans):
+                spans[count, 0] = tag >> 3
+                spans[count, 1] = protobuf.varint(buf, after, end)[1]
+                spans[count, 2] = pos
+            count += 1
+    return count
+
+
+def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -> None:
+    """Write key, start and end of the message, start and end of its name (field 2) of each map entry at `spans` (m, 2)
+    to the rows of `table` (m, 5), which hold -1.
+
+    They stay -1 where an entry is not as every writer has it, key, value, nothing else; the name's where there are
+    several, or stats (field 5), which may be damaged. Without a name its span is empty.
+    """
+    for row in range(len(spans)):
+        at = spans[row, 0]
+        end = spans[row, 1]
+        if at >= end or buf[at] != 8:
+            continue
+        key, at = protobuf.varint(buf, at + 1, end)
+        if at >= end or buf[at] != 18:
+            continue
+        size, at = protobuf.varint(buf, at + 1, end)
+        if size != end - at:
+            continue
+        table[row, 0] = key
+        table[row, 1] = at
+        table[row, 2] = end
+        start = end
+        stop = end
+        names = 0
+        while at < end:
+            tag, after = protobuf.varint(buf, at, end)
+            if tag >> 3 <= 0:
+                raise protobuf.Broken(at)
+            at = protobuf.skip(buf, after, end, tag & 7)
+            if tag == 18:
+                start = protobuf.varint(buf, after, end)[1]
+                stop = at
+                names += 1
+            elif tag >> 3 == 5:
+                names = 2
+        if names < 2:
+            table[row, 3] = start
+            table[row, 4] = stop
+
+
 def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
     """Count the events of the line in [pos, end) and note where each other field's value stands."""
     count = 0
@@ -588,13 +771,15 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
     return count
 
 
-def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, columns: EventColumns) -> None:
-    """Write the events of the line in [pos, end) to the columns from `row` on.
+def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, columns: EventColumns) -> int:
+    """Write the events of the line in [pos, end) to the columns, which hold zeros, from `row` on; how many of them are
+    aggregated: only of these `occurrences` is written, and all its bits are turned over.
 
     One loop in one function: with the stats in a function of their own it takes eight times as long when compiled.
     """
     near, far_ids, far_rows = stat_rows
     metadata_id, offset_ps, duration_ps, occurrences, values, types = columns
+    aggregated = 0
     while pos < end:
         tag, after = protobuf.varint(buf, pos, end)
         if tag != 34:  # not field 4, an event
@@ -614,12 +799,15 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                 metadata_id[row], at = protobuf.varint(buf, after, pos)
             elif tag == 16:
                 offset_ps[row], at = protobuf.varint(buf, after, pos)
-                occurrences[row] = -1
+                if aggregated:
+                    occurrences[row] = 0
             elif tag == 24:
                 duration_ps[row], at = protobuf.varint(buf, after, pos)
             elif tag == 40:  # a oneof: the offset is then not set
-                occurrences[row], at = protobuf.varint(buf, after, pos)
+                times, at = protobuf.varint(buf, after, pos)
+                occurrences[row] = ~times
                 offset_ps[row] = 0
+                aggregated += 1
             elif tag == 34:  # field 4: a stat
                 size, inner = protobuf.varint(buf, after, pos)
                 if size < 0 or size > pos - inner:
@@ -672,20 +860,26 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
             else:
                 at = protobuf.skip(buf, after, pos, tag & 7)
         row += 1
+    return aggregated
 
 
 def _file(buf: Any) -> _File:
     """The bytes of a file with the loops over them: compiled if the file is large and numba is there."""
     loops = _compiled_loops() if len(buf) >= COMPILE_FROM_BYTES else None
     if loops is None:
-        return _File(buf, buf, count_events, decode_events)
+        return _File(buf, buf, _Loops(read_spans, read_entries, count_events, decode_events))
+    return _File(buf, _view(buf), loops)
+
+
+def _view(buf: Any) -> NDArray[np.uint8]:
+    """The bytes as the loops take them; were some writable, the loops would be compiled for these too."""
     view = np.frombuffer(buf, np.uint8)
-    view.flags.writeable = False  # else the loops are compiled again
-    return _File(buf, view, *loops)
+    view.flags.writeable = False
+    return view
 
 
 @lru_cache(maxsize=1)
-def _compiled_loops() -> tuple[Any, Any] | None:
+def _compiled_loops() -> _Loops | None:
     numba = start()
     if numba is None:
         return None
@@ -693,4 +887,8 @@ def _compiled_loops() -> tuple[Any, Any] | None:
     register_jitable(protobuf.varint)
     register_jitable(protobuf.skip)
     jit = numba.njit(cache=True, nogil=True)
-    return jit(count_events), jit(decode_events)
+    loops = _Loops(jit(read_spans), jit(read_entries), jit(count_events), jit(decode_events))
+    nothing = _view(b"")
+    with without_collection():  # the first that is called loads most of numba
+        loops.read_spans(nothing, 0, 0, np.empty((0, 3), np.int64))
+    return loops
