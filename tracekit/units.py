@@ -7,7 +7,7 @@ dash. Digits are rounded half away from zero, and what rounds up to a whole of t
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 DASH = "-"
@@ -225,12 +225,13 @@ def _three_digits(value: float) -> str:
     return _point(number, decimals) if decimals else str(number)
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """`2, 5-7`, of sorted numbers."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+def others(numbers: Collection[int], last: int, first: int = 0) -> tuple[int, str]:
+    """How many of the numbers from `first` to `last` are not in `numbers`, and which: `2, 5-7`.
+
+    It takes no longer where that is a billion.
+    """
+    known = sorted({number for number in numbers if first <= number <= last})
+    starts, ends = [first, *(number + 1 for number in known)], [*(number - 1 for number in known), last]
+    runs = [(start, end) for start, end in zip(starts, ends, strict=True) if start <= end]
+    listed = ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in runs)
+    return sum(end - start + 1 for start, end in runs), listed

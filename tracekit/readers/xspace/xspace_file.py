@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tracekit import cores
 from tracekit.columns import categorical, distinct
 from tracekit.errors import TraceError
-from tracekit.jit import start
+from tracekit.jit import compiled, start
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers import unpacking
 from tracekit.readers.content import Content
@@ -692,5 +692,4 @@ def _compiled_loops() -> tuple[Any, Any] | None:
     register_jitable = numba.extending.register_jitable
     register_jitable(protobuf.varint)
     register_jitable(protobuf.skip)
-    jit = numba.njit(cache=True, nogil=True)
-    return jit(count_events), jit(decode_events)
+    return compiled(count_events), compiled(decode_events)
