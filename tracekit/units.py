@@ -7,8 +7,13 @@ dash. Digits are rounded half away from zero, and what rounds up to a whole of t
 
 import math
 import re
+import unicodedata
 from collections.abc import Collection, Sequence
 from typing import Any
+
+_NO_SIGN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+# Inside words and emoji they are harmless, but terminals do not agree on how wide what they join is.
+_JOINERS = "\u200c\u200d"
 
 DASH = "-"
 _TIMES = (("ps", 1), ("ns", 10**3), ("µs", 10**6), ("ms", 10**9), ("s", 10**12))
@@ -235,3 +240,21 @@ def others(numbers: Collection[int], last: int, first: int = 0) -> tuple[int, st
     runs = [(start, end) for start, end in zip(starts, ends, strict=True) if start <= end]
     listed = ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in runs)
     return sum(end - start + 1 for start, end in runs), listed
+
+
+def safe(text: str) -> str:
+    """`text` on one line and without what a terminal would obey: control and direction characters have a sign each."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_sign(letter) for letter in text)
+
+
+def _sign(letter: str) -> str:
+    if unicodedata.category(letter) not in _NO_SIGN:
+        return letter
+    if letter in _JOINERS:
+        return ""
+    code = ord(letter)
+    if letter in "\t\n\r\u2028\u2029":
+        return " "
+    return chr(0x2400 + code) if code < 0x20 else "\N{REPLACEMENT CHARACTER}"

@@ -230,12 +230,14 @@ def _upload(draft: Path, url: str) -> None:
 
 def say_written(captured: Captured) -> None:
     """Say on stderr where the trace is, and what comes next; stdout is the script's."""
+    from tracekit.console import tell
+
     if _processes.is_started():  # who started it says so for all
         return
-    print(f"Wrote {captured.run}", file=sys.stderr)
+    tell(f"Wrote {captured.run}")
     if _REPEATED in os.environ:  # who repeats it says what comes next
         return
-    print(f"Next: tracekit report {shlex.quote(str(captured.path))}", file=sys.stderr, flush=True)
+    tell(f"Next: tracekit report {shlex.quote(str(captured.path))}")
 
 
 _running = threading.Lock()
