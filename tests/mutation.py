@@ -16,6 +16,7 @@ import marshal
 import os
 import random
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -110,6 +111,7 @@ def run(path: Path, text: str, tests: list[Path], cpu_s: float) -> tuple[int, fl
     if child == 0:
         code = _IMPORTED
         try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 2))
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
@@ -156,8 +158,10 @@ def main() -> int:
     print(f"{len(every)} mutants in all", flush=True)
     baseline: dict[Path, float] = {}
     counts, used, begun = Counter[str](), 0.0, time.monotonic()
+    ended_early: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ended_early.append(number))  # the score so far is still told
     for mutant in chosen:
-        if used > given.cpu_seconds:
+        if used > given.cpu_seconds or ended_early:
             break
         if (text := source_of(mutant)) is None:
             counts["left out"] += 1

@@ -1,5 +1,6 @@
 """All readers and analyses give the same answer on one job, whatever format it is in, and that answer is the truth."""
 
+import itertools
 import re
 
 import pytest
@@ -38,7 +39,7 @@ def known_cells(truth: Truth) -> dict[int, dict[str, int]]:
         ]
         edges = sorted({edge for start, end, _ in rows for edge in (start, end)})
         cells[rank] = {}
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in itertools.pairwise(edges):
             running = {kind for begins, ends, kind in rows if begins <= start < ends}
             name = "+".join(sorted(running, key=("compute", "collective", "memory").index))
             if name:

@@ -53,6 +53,9 @@ _LONGEST_HEAD = 7  # a tag of a field below 16, and a length
 # The compiled loop holds no GIL, and each line writes rows of its own.
 _MOST_THREADS = 4
 
+# Of a file made to take long, each plane costs as much as a thousand events.
+_MOST_PLANES = 10_000
+
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
 
@@ -334,7 +337,10 @@ def _space(buf: Any, stats: _Stats, keep: Keep) -> XSpace:
     file = _file(buf)
     planes: list[Plane] = []
     damaged: list[protobuf.Broken] = []
-    for span in spans:
+    if len(spans) > _MOST_PLANES:
+        evidence = f"behind the first {_MOST_PLANES}, which are more than any machine has"
+        lost.append(Lost(Loss.PLANES, len(spans) - _MOST_PLANES, len(spans), evidence))
+    for span in spans[:_MOST_PLANES]:
         try:
             plane, lost_of_plane = _plane(file, span, stats, keep)
             planes.append(plane)
@@ -356,7 +362,8 @@ def _top(buf: Any) -> tuple[list[Span], dict[int, list[str]], list[Lost]]:
         for number, wire_type, start, end in protobuf.fields(buf, 0, len(buf)):
             whole = end
             if number == 1 and wire_type == protobuf.LENGTH:
-                planes.append((start, end))
+                if start < end or not planes:  # an empty one says nothing
+                    planes.append((start, end))
             elif number in texts and wire_type == protobuf.LENGTH:
                 texts[number].append(protobuf.text(buf, start, end))
     except protobuf.Broken as broken:
@@ -484,7 +491,7 @@ def _decoded(file: _File, lines: list[_CountedLine], stat_rows: StatRows, stats:
             return True
         return False
 
-    if file.view is file.buf:  # the plain loop, which threads cannot share
+    if file.view is file.buf or len(jobs) < 2:  # the plain loop, which threads cannot share; or nothing to share
         damaged = [*map(is_damaged, jobs)]
     else:
         with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
