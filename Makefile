@@ -5,15 +5,17 @@ NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python $(NEW_ENOUGH) 2>/dev/null && echo $$python && break; done)
 VENV := .venv
+LOWEST := .venv-lowest
 # Tests that run side by side: many of them start programs of two devices themselves.
 JOBS := 2
 BIN := $(VENV)/bin
 
-.PHONY: help demo test fuzz bench docs gallery gpu-day release clean
+.PHONY: help demo test test-lowest fuzz bench docs gallery gpu-day release clean
 
 help:
 	@echo "make demo     capture workloads/concurrent.py and report what ran in parallel, with a timeline"
 	@echo "make test     lint, types, import rules and tests"
+	@echo "make test-lowest  the tests of readers and analyses with the lowest version of each dependency"
 	@echo "make fuzz     read and report mutants of small traces for ten minutes, and keep those that fail"
 	@echo "make bench    run all benchmarks, and write the tables of README and docs; an hour, BENCH=--quick is some minutes"
 	@echo "make docs     build the documentation into site/"
@@ -40,6 +42,18 @@ test: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
+# Warnings are no errors here: what these versions depend on is newer than they are, and deprecates what they use.
+test-lowest: | $(VENV)/.pip
+	$(BIN)/python -m pip install uv
+	rm -rf $(LOWEST)
+	$(PYTHON) -m venv $(LOWEST)
+	$(BIN)/uv pip compile --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+		--output-file $(LOWEST)/requirements.txt pyproject.toml
+	$(BIN)/uv pip install --python $(LOWEST)/bin/python --requirement $(LOWEST)/requirements.txt \
+		hypothesis pytest pytest-timeout
+	$(LOWEST)/bin/python -m pytest -m 'not slow' -W ignore::DeprecationWarning \
+		tests/readers tests/timeline tests/analysis tests/export tests/test_surroundings.py
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --seconds 600
@@ -69,7 +83,7 @@ release: $(VENV)/.dev
 	$(BIN)/python .ci/distributions.py --release dist
 
 clean:
-	rm -rf $(VENV) build dist site tracekit_jax.egg-info
+	rm -rf $(VENV) $(LOWEST) build dist site tracekit_jax.egg-info
 
 # Stamps: nothing is installed again until pyproject.toml changes.
 $(VENV)/.dev: $(VENV)/.workloads

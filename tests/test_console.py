@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tracekit import console as terminal
+from tracekit import units
 
 WORDS = st.text(st.sampled_from("ab -%漢👩\u200d\x1b\t\u202e…é"), max_size=60)
 
 
 @given(st.text(max_size=40))
 def test_no_control_or_direction_character_is_left(text):
-    harmless = terminal.safe(text)
+    harmless = units.safe(text)
     assert {unicodedata.category(letter) for letter in harmless} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} == set()
 
 
@@ -34,12 +35,12 @@ def test_no_control_or_direction_character_is_left(text):
     ],
 )
 def test_names_keep_their_letters_and_lose_their_power(text, harmless):
-    assert terminal.safe(text) == harmless
+    assert units.safe(text) == harmless
 
 
 @given(WORDS, st.integers(2, 30))
 def test_folded_lines_fit_and_lose_no_letter(text, width):
-    text = terminal.safe(text)
+    text = units.safe(text)
     lines = terminal.folded(text, width)
     assert max(map(cell_len, lines)) <= width
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
@@ -52,7 +53,7 @@ def test_a_number_keeps_its_unit():
 
 @given(WORDS, st.integers(4, 20))
 def test_a_padded_name_fills_exactly_its_columns(text, width):
-    assert cell_len(terminal.padded(terminal.safe(text), width)) == width
+    assert cell_len(terminal.padded(units.safe(text), width)) == width
 
 
 def test_a_long_name_loses_its_middle():
@@ -65,6 +66,7 @@ SAY = """
 import sys
 from rich.text import Text
 from tracekit import console as terminal
+from tracekit import units
 on = terminal.console()
 on.print(Text("busy", style="red"))
 on.print(Text(terminal.printable(sys.argv[1], on)))

@@ -2,8 +2,10 @@
 
 import importlib.util
 import io
+import re
 import subprocess
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -98,3 +100,14 @@ def test_the_two_hosts_of_ci_call_the_same_script():
     assert ".ci/distributions.py --release" in (ROOT / "Makefile").read_text("utf-8")
     assert "run: .ci/run" in (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
     assert subprocess.run(["bash", "-n", ROOT / ".ci" / "run"]).returncode == 0
+
+
+def test_the_light_install_is_what_all_need_but_capture_and_view():
+    text = (ROOT / "requirements-read.txt").read_text("utf-8")
+    light = [line for line in text.splitlines() if not line.startswith("#")]
+    full = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    only_full = [name for name in full if name not in light]
+    assert [re.split("[<>=]", name)[0] for name in only_full] == [
+        "jax", "jaxlib", "tensorboard", "tensorboard-plugin-profile",
+    ]  # fmt: skip
+    assert len(light) + len(only_full) == len(full)

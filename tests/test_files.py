@@ -1,9 +1,12 @@
 """Where files about a trace go, and that none is ever half-written."""
 
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tracekit import files
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, replaced, trace_name, write_all
 
@@ -64,3 +67,94 @@ def test_what_cannot_be_written_leaves_the_file_that_was_there(tmp_path):
         write_all(tmp_path, "The page", {"b": b"new", "a": b"new"})
     assert (tmp_path / "a").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+NAMES = ("a.txt", "frames", "last.json")
+
+
+def fill(draft, text):
+    (draft / "frames").mkdir()
+    for name in ("a.txt", "last.json", "frames/1"):
+        (draft / name).write_text(text)
+
+
+def texts(out):
+    return {path.relative_to(out).as_posix(): path.read_text() for path in out.rglob("*") if path.is_file()}
+
+
+WHOLE_OLD, WHOLE_NEW = (dict.fromkeys(("a.txt", "last.json", "frames/1"), text) for text in ("old", "new"))
+
+
+@pytest.fixture(params=["exchanged", "moved"])
+def out(request, tmp_path, monkeypatch):
+    if request.param == "moved":
+        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    out = tmp_path / "there" / "out"
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        fill(draft, "old")
+    return out
+
+
+def test_a_directory_is_new_as_a_whole_and_no_draft_is_left(out):
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        fill(draft, "new")
+        assert texts(out) == WHOLE_OLD
+        assert draft.stat().st_mode & 0o077 == 0
+    assert texts(out) == WHOLE_NEW
+    assert [*out.parent.iterdir()] == [out]
+
+
+def test_what_fails_leaves_the_old_directory(out):
+    def write():
+        with files.whole_directory(out, NAMES, "last.json") as draft:
+            fill(draft, "new")
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        write()
+    assert texts(out) == WHOLE_OLD
+    assert [*out.parent.iterdir()] == [out]
+
+
+def test_old_entries_go_and_files_of_others_stay(out):
+    (out / "notes.md").write_text("mine")
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        (draft / "last.json").write_text("new")
+    assert texts(out) == {"notes.md": "mine", "last.json": "new"}
+
+
+def test_no_link_is_followed(out, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "1").write_text("of others")
+    shutil.rmtree(out / "frames")
+    (out / "frames").symlink_to(tmp_path / "elsewhere")
+    (out / "a.txt").unlink()
+    (out / "a.txt").symlink_to(tmp_path / "elsewhere" / "1")
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        fill(draft, "new")
+    assert texts(out) == WHOLE_NEW
+    assert (tmp_path / "elsewhere" / "1").read_text() == "of others"
+
+
+def test_threads_that_write_one_directory_leave_it_whole(out):
+    def write(text):
+        for _ in range(20):
+            with files.whole_directory(out, NAMES, "last.json") as draft:
+                fill(draft, text)
+
+    with ThreadPoolExecutor(4) as pool:
+        for task in [pool.submit(write, text) for text in "abcd"]:
+            task.result()
+    assert len({*texts(out).values()}) == 1
+    assert [*out.parent.iterdir()] == [out]
+
+
+def test_threads_that_write_one_file_leave_it_whole(tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        for task in [
+            pool.submit(files.replaced, tmp_path / "x", lambda path, text=text: path.write_text(text * 999))
+            for text in "abcd" * 9
+        ]:
+            task.result()
+    assert (tmp_path / "x").read_text() in {text * 999 for text in "abcd"}
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]

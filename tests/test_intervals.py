@@ -139,6 +139,19 @@ def test_sums_beyond_int64_are_exact():
     assert iv.sum_exactly(lengths) == 4 * (2**63 - 1)
 
 
+def test_sums_of_a_group_that_reach_2_to_the_63_are_exact():
+    assert iv.sums(np.array([2**62, 2**62, 5]), np.array([0, 0, 1]), 2) == [2**63, 5]
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=12), st.lists(st.integers(1, 100), min_size=1, max_size=4))
+def test_a_quantile_is_the_smallest_value_that_is_as_large_as_its_share(values, shares):
+    enough = [
+        min(value for value in values if 100 * sum(other <= value for other in values) >= share * len(values))
+        for share in shares
+    ]
+    assert list(iv.quantiles(np.array(values), shares)) == enough
+
+
 def test_span_is_first_start_and_last_end():
     assert iv.span([iv.EMPTY, np.array([[3, 5]]), np.array([[1, 2], [4, 9]])]) == (1, 9)
     assert iv.span([iv.EMPTY]) is None

@@ -275,7 +275,15 @@ def test_no_line_ends_between_a_number_and_its_unit(figure):
 
 
 @pytest.mark.parametrize(
-    ("numbers", "text"), [([], ""), ([3], "3"), ([1, 2, 3], "1-3"), ([0, 2, 5, 6, 7], "0, 2, 5-7")]
+    ("numbers", "first", "last", "expected"),
+    [
+        ({0, 1}, 0, 1, (0, "")),
+        ({0, 2}, 0, 2, (1, "1")),
+        ({1, 4}, 0, 7, (6, "0, 2-3, 5-7")),
+        ({3, 900}, 1, 4, (3, "1-2, 4")),
+        ((), 0, 2, (3, "0-2")),
+        ({5}, 0, 2**40, (2**40, "0-4, 6-1099511627776")),
+    ],
 )
-def test_numbers_that_follow_each_other_are_a_range(numbers, text):
-    assert units.ranges(numbers) == text
+def test_numbers_that_are_not_there_are_ranges_however_many_they_are(numbers, first, last, expected):
+    assert units.others(numbers, last, first) == expected

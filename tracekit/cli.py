@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,10 +98,34 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line; a user's mistake becomes one sentence on stderr and the error's exit code."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except TracekitError as error:
-        print(f"tracekit: {error}", file=sys.stderr)
+        _tell(f"tracekit: {error}")
         raise SystemExit(error.exit_code) from None
+    except OSError as error:
+        _tell(f"tracekit: {_environment(error)}")
+        with suppress(OSError, ValueError):  # what is still to be written to stdout would fail once more at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+
+
+def _tell(sentence: str) -> None:
+    from tracekit.console import tell
+
+    tell(sentence)
+
+
+def _environment(error: OSError) -> str:
+    """What of the surroundings does not let a command work."""
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}."
+    if isinstance(error, FileNotFoundError):
+        return "the working directory no longer exists; change to another."
+    return f"what was printed cannot be written: {error.strerror or error}."
 
 
 def _version(is_asked: bool) -> None:
@@ -144,10 +169,9 @@ def _say_whose_options(ctx: typer.Context, script: str, args: Sequence[str]) -> 
     for option in given:
         names = option, *(f"{quote}{option.lstrip('-')}{quote}" for quote in "'\"")
         if option in own and not any(name in text for name in names):
-            print(
+            _tell(
                 f"tracekit: {option} stands after {script}, so it is the script's; tracekit's own options come before "
-                "the script.",
-                file=sys.stderr,
+                "the script."
             )
 
 
@@ -229,7 +253,7 @@ def capture(
         restore=False,
     )
     if repeat > 1:  # each has said where it is
-        print(f"Next: tracekit compare {shlex.quote(str(captured.path))} OTHER", file=sys.stderr, flush=True)
+        _tell(f"Next: tracekit compare {shlex.quote(str(captured.path))} OTHER")
     else:
         say_written(captured)
     if captured.unfinished:  # the framework's own clean-up would wait for the work that the user has just given up
@@ -338,7 +362,7 @@ def report(
         printout.show(result, console.console(), full, part.of(timeline) if part and timeline else None)
     if out or not saved:
         directory = out or default_directory(source, part.name if part else "")
-        print(f"Wrote {directory}/ ({', '.join(file_names(timeline))})", file=sys.stderr)
+        _tell(f"Wrote {directory}/ ({', '.join(file_names(timeline))})")
 
 
 class _CompareCommand(TyperCommand):
@@ -418,7 +442,7 @@ def compare(
         if out is not None:
             where = out if len(pairs) == 1 else child(out, f"{len(results)}")
             files = write_comparison(result, where)
-            print(f"Wrote {where}/ ({', '.join(files)})", file=sys.stderr)
+            _tell(f"Wrote {where}/ ({', '.join(files)})")
     if as_json:
         found = [result.summary() for result in results]
         print(json.dumps(found[0] if len(found) == 1 else found, indent=1))
@@ -529,7 +553,7 @@ def baseline_save(
         progress("saving")
         baseline = save(name, sources, folder)
     print(baseline.text)
-    print(f"Wrote {baseline.path}/", file=sys.stderr)
+    _tell(f"Wrote {baseline.path}/")
 
 
 @_baselines.command("list")
@@ -571,7 +595,7 @@ def history(
     print("\n".join(lines(result)))
     if out is not None:
         files = write_history(result, source, out)
-        print(f"Wrote {out}/ ({', '.join(files)})", file=sys.stderr)
+        _tell(f"Wrote {out}/ ({', '.join(files)})")
 
 
 @app.command()
@@ -627,7 +651,7 @@ def figure(
         run=run,
         kinds=kinds,
     )
-    print(f"Wrote {parent(files[0])}/ ({', '.join(map(base_name, files))})", file=sys.stderr)
+    _tell(f"Wrote {parent(files[0])}/ ({', '.join(map(base_name, files))})")
 
 
 @app.command()
@@ -664,12 +688,12 @@ def export(
         step("exporting")
         files = tracekit.export(source, out, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)
     if len(files) == 1:
-        print(f"Wrote {files[0]}", file=sys.stderr)
+        _tell(f"Wrote {files[0]}")
         return
     if to in (None, PERFETTO):
         reason = f"The clocks of {len(files)} hosts are not aligned, and Perfetto has one time axis"
-        print(f"{reason}: each has a file of its own.", file=sys.stderr)
-    print(f"Wrote {parent(files[0])}/ ({', '.join(map(base_name, files))})", file=sys.stderr)
+        _tell(f"{reason}: each has a file of its own.")
+    _tell(f"Wrote {parent(files[0])}/ ({', '.join(map(base_name, files))})")
 
 
 @app.command()
@@ -689,7 +713,7 @@ def summarise(
     with progress(["summarising"]) as step:
         step("summarising")
         file = tracekit.summarise(source, out, run=run)
-    print(f"Wrote {file}", file=sys.stderr)
+    _tell(f"Wrote {file}")
 
 
 @app.command()
@@ -726,8 +750,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the check
     from tracekit.console import console
     from tracekit.doctor.doctor import show
 
-    if sys.stderr.isatty():
-        print("Querying jax and capturing a test program ...", file=sys.stderr)
+    if sys.stderr is not None and sys.stderr.isatty():
+        _tell("Querying jax and capturing a test program ...")
     diagnosis = tracekit.doctor()
     if as_json:
         print(json.dumps(diagnosis.to_dict(), indent=1))

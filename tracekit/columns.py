@@ -3,6 +3,7 @@
 Rows that are equal in some columns are found here too, with whole columns at a time: no Python object a row.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -13,6 +14,12 @@ from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
 
+# What a spreadsheet takes for a formula where a field of CSV starts with it, and the mark that keeps it from that:
+# https://owasp.org/www-community/attacks/CSV_Injection
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
+_NO_FORMULA = "'"
+# How Python writes a byte of a file's name that is not UTF-8.
+_NO_UNICODE = re.compile("[\udc80-\udcff]")
 _NO_STRINGS = pd.Index([], dtype="str")
 _INTEGERS = pd.Int64Dtype()
 # With more of them per row, a hash table is quicker than a count of each.
@@ -88,14 +95,34 @@ def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Ca
     place = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
     # Of the width that pandas takes: a column of eight bytes a row less to fill, and to look through for what it is.
     codes = np.array([-1 if label is None else place[label] for label in labels], np.min_scalar_type(~len(place)))
-    dtype = _of_labels(tuple(place)) if len(place) <= _MOST_SHARED else _of_strings(pd.Index(list(place), dtype="str"))
+    dtype = _of_labels(tuple(place)) if len(place) <= _MOST_SHARED else _of_strings(_strings(list(place)))
     return pd.Categorical.from_codes(codes[which], dtype=dtype, validate=False)
 
 
 @lru_cache(256)
 def _of_labels(labels: tuple[str, ...]) -> pd.CategoricalDtype:
     """A dtype with these categories; the planes of a file share theirs, and columns that do are joined at once."""
-    return pd.CategoricalDtype(pd.Index(labels, dtype="str"))
+    return pd.CategoricalDtype(_strings(labels))
+
+
+def spelt(text: str) -> str:
+    """`text` in Unicode: the bytes of a file's name that are none stand as escapes, such as `\\xff`."""
+    if text.isascii():
+        return text
+    bytes_spelt = _NO_UNICODE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
+    return bytes_spelt.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def no_formula(text: str) -> str:
+    """`text` as a field of CSV that no spreadsheet takes for a formula."""
+    return _NO_FORMULA + text if text.startswith(_FORMULA) else text
+
+
+def _strings(labels: Sequence[Any]) -> pd.Index:
+    try:
+        return pd.Index(labels, dtype="str")
+    except UnicodeEncodeError:
+        return pd.Index([spelt(label) for label in labels], dtype="str")
 
 
 def by_label(column: pd.Categorical, value_of: Callable[[str], Any], null: Any = False) -> NDArray[Any]:
@@ -206,7 +233,12 @@ def _column(values: Any, dtype: Any) -> Any:
     if isinstance(dtype, np.dtype):
         is_safe = have is None or (isinstance(values, np.ndarray) and values.dtype.kind in "iub")
         return np.asarray(values, dtype) if is_safe else pd.Series(values).astype(dtype).array
-    return values if have == dtype else pd.array(values, dtype=dtype)
+    if have == dtype:
+        return values
+    try:
+        return pd.array(values, dtype=dtype)
+    except UnicodeEncodeError:
+        return pd.array([spelt(value) if isinstance(value, str) else value for value in values], dtype=dtype)
 
 
 def _sorted_categorical(values: Sequence[str | None]) -> pd.Categorical:
@@ -214,7 +246,7 @@ def _sorted_categorical(values: Sequence[str | None]) -> pd.Categorical:
     labels = sorted({value for value in values if value is not None})
     code = {None: -1} | {label: at for at, label in enumerate(labels)}
     codes = np.fromiter(map(code.__getitem__, values), np.int64, len(values))
-    return pd.Categorical.from_codes(codes, categories=pd.Index(labels, dtype="str" if labels else object))
+    return pd.Categorical.from_codes(codes, categories=_strings(labels) if labels else _NO_STRINGS)
 
 
 def _nulls(name: str, dtype: Any, length: int) -> Any:

@@ -1,24 +1,23 @@
 """What commands print on: a console that is plain in a pipe, names made harmless, and progress on stderr."""
 
+import io
 import sys
 import threading
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tracekit.units import unbroken
+from tracekit.units import safe, unbroken
 
 _AFTER_S = 1.0
+# Where COLUMNS is 0 or 2, lines are cut by the terminal instead.
+_NARROWEST = 20
 # Beyond ASCII, what tracekit itself writes, for a terminal that shows nothing else.
 _PLAIN = str.maketrans({"…": "...", "\u2013": "-", "\u2014": "-", "µ": "u", "·": ".", "\u00a0": " "})
-_NO_SIGN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-# Inside words and emoji they are harmless, but terminals do not agree on how wide what they join is.
-_JOINERS = "\u200c\u200d"
 
 
 def console(file: TextIO | None = None, *, width: int | None = None) -> Console:
@@ -29,30 +28,21 @@ def console(file: TextIO | None = None, *, width: int | None = None) -> Console:
     stream = file or sys.stdout
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    on = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    on.width = max(on.width, _NARROWEST)
+    return on
+
+
+def tell(sentence: str) -> None:
+    """Print one line on stderr, made safe; where that is closed or full, nobody can be told."""
+    if sys.stderr is not None:  # else print would take stdout
+        with suppress(OSError, ValueError):
+            print(safe(sentence), file=sys.stderr, flush=True)
 
 
 def is_unicode(on: Console) -> bool:
     """Whether the terminal or file shows more than ASCII."""
     return on.encoding.lower().replace("-", "").startswith("utf")
-
-
-def safe(text: str) -> str:
-    """`text` on one line and without what a terminal would obey: control and direction characters have a sign each."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_sign(letter) for letter in text)
-
-
-def _sign(letter: str) -> str:
-    if unicodedata.category(letter) not in _NO_SIGN:
-        return letter
-    if letter in _JOINERS:
-        return ""
-    code = ord(letter)
-    if letter in "\t\n\r\u2028\u2029":
-        return " "
-    return chr(0x2400 + code) if code < 0x20 else "\N{REPLACEMENT CHARACTER}"
 
 
 def printable(text: str, on: Console) -> str:
@@ -62,7 +52,8 @@ def printable(text: str, on: Console) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """`text` in at most `width` columns of a terminal, without its middle where it is longer."""
+    """`text` in at most `width` columns of a terminal, but one at least, without its middle where it is longer."""
+    width = max(width, 1)
     if cell_len(text) <= width:
         return text
     head = set_cell_size(text, width // 2).rstrip()
@@ -100,7 +91,7 @@ def wrapped(text: str, on: Console, mark: str = "") -> list[str]:
 @contextmanager
 def progress(steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
     """A bar on stderr that appears after a second, and only on a terminal; yields what is told which step begins."""
-    on = Console(stderr=True)
+    on = console(sys.stderr or io.StringIO())
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

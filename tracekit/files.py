@@ -1,11 +1,15 @@
 """Where a command's files go: their names, what is never written to, and files that are never half-written."""
 
+import ctypes
+import fcntl
 import os
 import re
+import secrets
+import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +24,8 @@ _FRAME = "whole.partition.parquet"
 REPORT_FILES = (SUMMARY, f"{FRAMES}/*.parquet")
 # How a report's summary.json begins; that of another program does not.
 _REPORT = re.compile(rb'\s*\{\s*"schema":\s*\d+,\s*"trace":')
+# From linux/fcntl.h and linux/fs.h.
+_HERE, _RENAME_EXCHANGE = -100, 2
 # What a file may be called on every system, without the names of devices there.
 _LONGEST_NAME = 60
 # What the names of trace files end in, from the outside in.
@@ -135,12 +141,67 @@ def refuse_saved_report(path: str | os.PathLike[str]) -> None:
 
 def replaced(path: Path, fill: Callable[[Path], object]) -> None:
     """Fill a file beside `path` and move it there, so that `path` is never half-written."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name[:_LONGEST_NAME]}.{secrets.token_hex(8)}")
     try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # no link of another account is followed
         fill(draft)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path]:
+    """A draft of a directory that takes the place of the entries of `out` called as `own` says, at the end of a context
+    that raised nothing: what is in `out` is all old or all new, whenever a process ends or a disk is full.
+
+    Where the system cannot exchange directories, or `out` holds other files too, entries are moved one by one, and
+    `last` is not there meanwhile.
+    """
+    out = out.resolve()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    beside = out if out.is_dir() and not os.access(out.parent, os.W_OK) else out.parent
+    draft = Path(tempfile.mkdtemp(prefix=f".{out.name[:_LONGEST_NAME]}.", dir=beside))
+    try:
+        yield draft
+        out.mkdir(exist_ok=True)
+        lock = os.open(out, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            draft.chmod(out.stat().st_mode)
+            if beside == out or not {*os.listdir(out)} <= {*own} or not _exchange(draft, out):
+                _move_entries(draft, out, own, last)
+        finally:
+            os.close(lock)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _exchange(draft: Path, out: Path) -> bool:
+    """Put each of two directories in the place of the other at one moment; False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError):
+        return False
+    return bool(rename(_HERE, os.fsencode(draft), _HERE, os.fsencode(out), _RENAME_EXCHANGE) == 0)
+
+
+def _move_entries(draft: Path, out: Path, own: Collection[str], last: str) -> None:
+    new = os.listdir(draft)
+    (out / last).unlink(missing_ok=True)
+    for name in [name for name in own if name not in new]:  # of a report that was there before
+        _remove(out / name)
+    for name in sorted(new, key=lambda name: name == last):
+        if (draft / name).is_dir():
+            _remove(out / name)
+        (draft / name).rename(out / name)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_all(out: str | os.PathLike[str], what: str, files: Mapping[str, bytes]) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar, cast
 
+from tracekit.code_cache import keep
+
 # Below this many rows the plain loop is done before numba is imported and its code loaded.
 COMPILE_FROM_ROWS = 50_000
 
@@ -30,7 +32,9 @@ def compiled(function: F) -> F:
     numba = start()
     if numba is None:
         return function
-    jitted: Any = numba.njit(cache=True, nogil=True)(function)
+    jitted: Any = numba.njit(nogil=True)(function)
+    if hasattr(jitted, "enable_caching"):  # else NUMBA_DISABLE_JIT is set
+        keep(jitted)
     return cast(F, jitted)
 
 

@@ -7,8 +7,13 @@ dash. Digits are rounded half away from zero, and what rounds up to a whole of t
 
 import math
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Collection, Sequence
 from typing import Any
+
+_NO_SIGN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+# Inside words and emoji they are harmless, but terminals do not agree on how wide what they join is.
+_JOINERS = "\u200c\u200d"
 
 DASH = "-"
 _TIMES = (("ps", 1), ("ns", 10**3), ("µs", 10**6), ("ms", 10**9), ("s", 10**12))
@@ -225,12 +230,31 @@ def _three_digits(value: float) -> str:
     return _point(number, decimals) if decimals else str(number)
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """`2, 5-7`, of sorted numbers."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+def others(numbers: Collection[int], last: int, first: int = 0) -> tuple[int, str]:
+    """How many of the numbers from `first` to `last` are not in `numbers`, and which: `2, 5-7`.
+
+    It takes no longer where that is a billion.
+    """
+    known = sorted({number for number in numbers if first <= number <= last})
+    starts, ends = [first, *(number + 1 for number in known)], [*(number - 1 for number in known), last]
+    runs = [(start, end) for start, end in zip(starts, ends, strict=True) if start <= end]
+    listed = ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in runs)
+    return sum(end - start + 1 for start, end in runs), listed
+
+
+def safe(text: str) -> str:
+    """`text` on one line and without what a terminal would obey: control and direction characters have a sign each."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_sign(letter) for letter in text)
+
+
+def _sign(letter: str) -> str:
+    if unicodedata.category(letter) not in _NO_SIGN:
+        return letter
+    if letter in _JOINERS:
+        return ""
+    code = ord(letter)
+    if letter in "\t\n\r\u2028\u2029":
+        return " "
+    return chr(0x2400 + code) if code < 0x20 else "\N{REPLACEMENT CHARACTER}"

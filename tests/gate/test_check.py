@@ -210,7 +210,7 @@ def test_github_shows_what_does_not_hold_and_a_table_of_all():
         "|---|---|---|",
         "| :white_check_mark: holds | idle at most 10.0 % | 5.0 % (gpu:0, whole trace) |",
     ]
-    assert table[7] == "| :x: broken | idle &lt;b> at most 10.0 % | 50,0 %: too much\x1b |"
+    assert table[7] == "| :x: broken | idle &lt;b> at most 10.0 % | 50,0 %: too much␛ |"
 
 
 def test_annotations_and_a_summary_are_written_in_github_actions_only(monkeypatch, capsys, tmp_path):

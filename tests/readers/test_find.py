@@ -200,3 +200,11 @@ def test_a_single_file_is_no_run_but_the_one_that_it_lies_in(tmp_path):
     assert find(path, "monday") == find(path)
     with pytest.raises(TraceError, match="is one file, and not the run 'tuesday'"):
         find(path, "tuesday")
+
+
+def test_a_directory_that_many_links_lead_to_is_looked_into_once(tmp_path):
+    write_file(tmp_path / "run" / "rank0.json", KINETO)
+    for number in range(40):
+        (tmp_path / f"link{number}").symlink_to(".")
+    (tmp_path / "latest").symlink_to("run")
+    assert find(tmp_path).runs == ("run",)

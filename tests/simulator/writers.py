@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.simulator import kineto, nsys, xspace
+from tests.simulator import jax_json, kineto, nsys, xspace
 from tests.simulator.clocks import Recorder
 from tests.simulator.truth import Truth
 
@@ -31,4 +31,8 @@ def _xspace(truth: Truth, path: Path, recorder: Recorder) -> Path:
     return _by_host(xspace.write, truth, path, recorder)
 
 
-FORMATS: dict[str, Writer] = {"kineto": kineto.write, "nsys": _nsys, "xspace": _xspace}
+def _jax_json(truth: Truth, path: Path, recorder: Recorder) -> Path:
+    return _by_host(jax_json.write, truth, path, recorder)
+
+
+FORMATS: dict[str, Writer] = {"kineto": kineto.write, "nsys": _nsys, "xspace": _xspace, "jax-json": _jax_json}

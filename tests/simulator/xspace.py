@@ -1,6 +1,8 @@
 """A job as JAX's profiler writes it: all ranks in one XSpace, a plane for each GPU and one for the host."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from tests.readers.xspaces import PlaneText, metadata_plane
 from tests.readers.xspaces import write as write_text
@@ -9,20 +11,44 @@ from tests.simulator.job import BACKWARD, DEVICE_SORTS, Row, Sort
 from tests.simulator.truth import Truth
 from tracekit.export.protobuf_encoder import number, varint
 
+HOST = "/host:CPU"
 # The correlation ids of one rank, of which all ranks are one process.
 _IDS = 100_000
 # The program, which the kernels of its collectives name, as those of all XLA ops do.
 _MODULE, _PROGRAM, _REDUCE = "jit_train", 7, "all-reduce.1"
 _F32, _ELEMENTS = 11, 1 << 20
 
+Ids = dict[str, int]
+
+
+class Plane(Protocol):
+    """What events are added to, in any form."""
+
+    def event(self, line: str, name: str, start_ns: int, duration_ns: int, /, **stats: int | str) -> object:
+        """Add an event to a line."""
+
 
 def write(truth: Truth, path: Path, recorder: Recorder = WHOLE) -> Path:
     """The file; all threads share the host's clock, so only devices may be late."""
-    gpus = {
-        rank: PlaneText(f"/device:GPU:{rank}", device_vendor="Nvidia", gpu_device_name="NVIDIA H100 80GB HBM3")
-        for rank in sorted({*range(truth.job.ranks)} - recorder.missing)
-    }
-    host = PlaneText("/host:CPU")
+    stats = {"device_vendor": "Nvidia", "gpu_device_name": "NVIDIA H100 80GB HBM3"}
+    gpus = {rank: PlaneText(name, **stats) for rank, name in device_planes(truth, recorder).items()}
+    host = PlaneText(HOST)
+    streams, threads = fill(truth, recorder, gpus, host)
+    text = "".join(
+        plane.text(lines={line: number for line, number in streams.items() if line in plane.lines})
+        for plane in gpus.values()
+    )
+    program = metadata_plane(**{f"{_MODULE}_{_PROGRAM}": _module(truth.job.ranks)}) if truth.job.ranks > 1 else ""
+    return write_text(path.with_suffix(".xplane.pb"), program + text + host.text(lines=threads) + 'hostnames: "host"')
+
+
+def device_planes(truth: Truth, recorder: Recorder) -> dict[int, str]:
+    """The name of the plane of each rank that was recorded."""
+    return {rank: f"/device:GPU:{rank}" for rank in sorted({*range(truth.job.ranks)} - recorder.missing)}
+
+
+def fill(truth: Truth, recorder: Recorder, gpus: Mapping[int, Plane], host: Plane) -> tuple[Ids, Ids]:
+    """Add the events of all rows to the planes, and give the numbers of streams and of threads by their lines."""
     lines = _lines(truth)
     threads: dict[str, int] = {}
     for row in truth.job.rows:
@@ -41,13 +67,7 @@ def write(truth: Truth, path: Path, recorder: Recorder = WHOLE) -> Path:
             host.event(thread, row.name, start, end - start)
         else:
             host.event(thread, row.name, start, end - start, correlation_id=row.rank * _IDS + row.correlation)
-    streams = {line: stream for (_, stream), line in lines.items()}
-    text = "".join(
-        plane.text(lines={line: number for line, number in streams.items() if line in plane.lines})
-        for plane in gpus.values()
-    )
-    program = metadata_plane(**{f"{_MODULE}_{_PROGRAM}": _module(truth.job.ranks)}) if truth.job.ranks > 1 else ""
-    return write_text(path.with_suffix(".xplane.pb"), program + text + host.text(lines=threads) + 'hostnames: "host"')
+    return {line: stream for (_, stream), line in lines.items()}, threads
 
 
 def _module(ranks: int) -> bytes:
@@ -77,7 +97,7 @@ def _lines(truth: Truth) -> dict[tuple[int, int], str]:
     return {(rank, stream): f"Stream #{stream}({','.join(sorted(kinds))})" for (rank, stream), kinds in work.items()}
 
 
-def _work(gpu: PlaneText, line: str, row: Row, start: int, end: int) -> None:
+def _work(gpu: Plane, line: str, row: Row, start: int, end: int) -> None:
     """An event of a stream."""
     stats: dict[str, int | str] = {"correlation_id": row.rank * _IDS + row.correlation}
     if row.sort == Sort.MEMCPY:

@@ -19,7 +19,7 @@ from tracekit.timeline.instances import MANY_MISSING, rank_groups
 from tracekit.timeline.lost_launches import run_until
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
-from tracekit.units import percent, quantity, ranges
+from tracekit.units import others, percent, quantity
 from tracekit.vocabulary.host_calls import captures, launches, launches_host_function
 from tracekit.vocabulary.losses import Loss, damage
 from tracekit.vocabulary.ranks import process_number
@@ -172,8 +172,8 @@ def _absent(timeline: Timeline, text: str, size: int, devices: Column) -> tuple[
         return size, None
     if world_size is None:
         return None, None
-    absent = sorted({*range(world_size)} - present) if are_ranks else []
-    return world_size, ranges(absent) or None
+    _, listed = others(present, world_size - 1) if are_ranks else (0, "")
+    return world_size, listed or None
 
 
 def _losses(timeline: Timeline) -> pd.DataFrame:

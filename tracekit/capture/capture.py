@@ -113,8 +113,12 @@ def capture(
         _script.check_file(script)
     if framework not in (None, *FRAMEWORKS):
         raise CaptureError(f"the framework must be one of {', '.join(FRAMEWORKS)}, not {framework}.")
+    if framework and (python is not None or profiler is not None):
+        raise CaptureError(
+            "--framework chooses among the profilers of this Python: give it without --python, --profiler."
+        )
+    framework = framework or framework_of(script, module)
     if python is None and profiler is None:
-        framework = framework or framework_of(script, module)
         if framework == "torch":
             _check_torch(script, module, devices, host_level, stretch)
         else:
@@ -293,12 +297,14 @@ def _upload(draft: Path, url: str) -> None:
 
 def say_written(captured: Captured) -> None:
     """Say on stderr where the trace is, and what comes next; stdout is the script's."""
+    from tracekit.console import tell
+
     if _processes.is_started() or captured.process:  # who started it says so for all, or rank 0 does
         return
-    print(f"Wrote {captured.run}", file=sys.stderr)
+    tell(f"Wrote {captured.run}")
     if _REPEATED in os.environ:  # who repeats it says what comes next
         return
-    print(f"Next: tracekit report {shlex.quote(str(captured.path))}", file=sys.stderr, flush=True)
+    tell(f"Next: tracekit report {shlex.quote(str(captured.path))}")
 
 
 _running = threading.Lock()

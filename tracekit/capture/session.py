@@ -502,7 +502,9 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 def say(sentence: str) -> None:
     """Tell the user one thing on stderr, which keeps the script's stdout its own."""
-    print(f"tracekit: {sentence}", file=sys.stderr, flush=True)
+    from tracekit.console import tell
+
+    tell(f"tracekit: {sentence}")
 
 
 @contextmanager

@@ -72,7 +72,9 @@ def _left_out(comparison: Comparison, on: Console) -> None:
 def markdown(comparison: Comparison, figure: str | None = None) -> str:
     """The comparison as Markdown; `figure` is the file name of its picture, where it stands beside it."""
     lines = [f"# {escaped(comparison.headline)}", ""]
-    lines += [f"* **{side.name}**: {escaped(words.sources(side.sources))}" for side in (comparison.a, comparison.b)]
+    lines += [
+        f"* **{escaped(side.name)}**: {escaped(words.sources(side.sources))}" for side in (comparison.a, comparison.b)
+    ]
     scopes = () if comparison.is_same else comparison.scopes  # as the headline says
     cautions = () if comparison.is_same else comparison.cautions
     lines += ["", *(f"> {escaped(caution.sentence)}\n" for caution in cautions)]

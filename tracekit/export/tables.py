@@ -17,7 +17,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
-from tracekit.columns import categorical
+from tracekit.columns import categorical, no_formula
 from tracekit.export import FRAMES, gz
 from tracekit.export.protobuf_encoder import utf8
 from tracekit.trace import Trace
@@ -25,10 +25,6 @@ from tracekit.version import __version__
 
 SCHEMA = 1
 _AT_ONCE = 2**14  # rows that are made text at once
-# What a spreadsheet takes for a formula where a field starts with it, and the mark that keeps it from that:
-# https://owasp.org/www-community/attacks/CSV_Injection
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
-_MARK = "'"
 
 
 def about(trace: Trace) -> dict[str, Any]:
@@ -91,7 +87,7 @@ def write(trace: Trace, name: str, path: Path, to: str, gzip: bool = False) -> N
     elif to == "arrow":
         pa.feather.write_feather(table(trace, name), path, compression="zstd")
     elif to == "csv":
-        marked = table(trace, name, lambda label: _MARK + label if label.startswith(_FORMULA) else label)
+        marked = table(trace, name, no_formula)
         gz.write(path, _csv_blocks(marked), gzip)
     else:
         gz.write(path, _json_blocks(table(trace, name)), gzip)

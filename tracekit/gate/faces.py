@@ -7,10 +7,12 @@ from datetime import datetime
 from pathlib import Path
 
 from tracekit import remote
+from tracekit.console import tell
 from tracekit.errors import TracekitError
 from tracekit.files import replaced
 from tracekit.gate.check import CheckResult, Outcome
 from tracekit.gate.junit import junit
+from tracekit.report.markdown import escaped
 
 _WIDTH = max(map(len, Outcome))
 _MARKS = {
@@ -38,7 +40,7 @@ def publish(result: CheckResult, junit_file: str | os.PathLike[str] | None = Non
             with remote.written(remote.place(junit_file)) as place:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 replaced(place, lambda draft: draft.write_text(text, "utf-8"))
-            print(f"Wrote {junit_file}", file=sys.stderr)
+            tell(f"Wrote {junit_file}")
         if os.environ.get("GITHUB_ACTIONS") == "true":
             print("\n".join(annotations(result)), file=sys.stderr if as_json else sys.stdout)
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
@@ -62,10 +64,10 @@ def annotations(result: CheckResult) -> list[str]:
 def step_summary(result: CheckResult) -> str:
     """A table of all rules, in Markdown, for the summary of a step of GitHub Actions."""
     rows = [
-        f"| {_MARKS[each.outcome]} {each.outcome} | {_cell(each.rule)} | {_cell(each.found)} |"
+        f"| {_MARKS[each.outcome]} {each.outcome} | {escaped(each.rule)} | {escaped(each.found)} |"
         for each in result.results
     ]
-    head = f"### tracekit check: {_cell(result.source or 'a report')}\n\n{result.headline}\n"
+    head = f"### tracekit check: {escaped(result.source or 'a report')}\n\n{escaped(result.headline)}\n"
     return "\n".join([head, "| | rule | measured |", "|---|---|---|", *rows, ""])
 
 
@@ -73,7 +75,3 @@ def _escaped(text: str, more: str = "") -> str:
     for sign in f"%\r\n{more}":
         text = text.replace(sign, f"%{ord(sign):02X}")
     return text
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

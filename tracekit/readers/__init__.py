@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tracekit import cores, executors, remote
-from tracekit.columns import concat, constant, frame, records
+from tracekit.columns import concat, constant, frame, records, spelt
 from tracekit.errors import TraceError, TracekitError
 from tracekit.files import path_of
 from tracekit.readers import chrome, device_clocks, find, formats, losses, merge, summary
@@ -70,8 +70,8 @@ def read(
     trace = replace(
         trace,
         events=rules.apply(trace.events, own) if own else trace.events,
-        source=os.fspath(source if isinstance(place, Path) else place),
-        notes=(*trace.notes, *unused),
+        source=spelt(os.fspath(source if isinstance(place, Path) else place)),
+        notes=tuple(map(spelt, (*trace.notes, *unused))),
     )
     if strict:
         _refuse_damaged(trace)

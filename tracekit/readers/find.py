@@ -255,13 +255,21 @@ def _profiles(path: Path) -> list[Path]:
     )
 
 
-def _directories(path: Path, depth: int) -> Iterator[Path]:
-    """The directories below `path`, no deeper than `depth`, without hidden ones."""
-    for directory in sorted(path.iterdir()):
-        if directory.is_dir() and not directory.name.startswith("."):
+def _directories(path: Path, depth: int, seen: set[tuple[int, int]] | None = None) -> Iterator[Path]:
+    """The directories below `path`, no deeper than `depth`, without hidden ones; each once, by its own name rather than
+    by that of a link to it."""
+    seen = {_identity(path)} if seen is None else seen
+    for directory in sorted(path.iterdir(), key=lambda entry: (entry.is_symlink(), entry)):
+        if directory.is_dir() and not directory.name.startswith(".") and _identity(directory) not in seen:
+            seen.add(_identity(directory))
             yield directory
             if depth > 1:
-                yield from _directories(directory, depth - 1)
+                yield from _directories(directory, depth - 1, seen)
+
+
+def _identity(directory: Path) -> tuple[int, int]:
+    found = directory.stat()
+    return found.st_dev, found.st_ino
 
 
 def _newer_without_trace(path: Path, chosen: _Run) -> Iterator[str]:

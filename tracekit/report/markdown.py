@@ -1,19 +1,30 @@
 """The report as one document in Markdown."""
 
+import re
+
 from tracekit.report.model import Report, time_zero
 from tracekit.report.section import Section, Table, brief_text
 from tracekit.report.sections.sections import highlights
 from tracekit.report.time_zero import TimeZero
+from tracekit.units import safe
 
 # Characters of a name in a table.
 _NAME = 60
+
+_CODE = re.compile(r"(`[\w .,/:=+-]+`)")
+# What is markup wherever it stands; an underscore only at the edge of a word, and the end of what starts an address.
+_MARKUP = re.compile(
+    r"[\\|`*~\[\]<@]|&(?=[#\w]+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?i:\b(?:https?|ftp|mailto|xmpp):|www\.)"
+)
+# What is markup where a line begins.
+_BLOCK = re.compile(r"^(\d*)([#>]|[+-](?=\s)|(?<=\d)[.)](?=\s))")
 
 
 def markdown(report: Report, figure: str | None = None) -> str:
     """The report as Markdown; `figure` is the file name of the timeline, where it stands beside it."""
     zero = time_zero(report)
     counted = f". {zero.sentence}" if report.windows else ""
-    lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`{counted}", ""]
+    lines = [f"# {escaped(report.headline)}", "", f"Trace: {code(report.trace.source)}{counted}", ""]
     if report.missing and report.missing.sentences:
         lines += _section(report.missing, zero)
     if report.key_figures:
@@ -67,5 +78,21 @@ def table_lines(table: Table, level: str, zero: TimeZero) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """`text` with what Markdown would take for its own made harmless."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    """`text` as text: nothing in it is a link, an image, markup, a control or a mark of direction.
+
+    What stands between backticks stays code where nothing in it is markup, as tracekit's own commands.
+    """
+    parts = _CODE.split(safe(text))
+    plain = "".join(part if at % 2 else _MARKUP.sub(_as_text, part) for at, part in enumerate(parts))
+    return _BLOCK.sub(r"\1\\\2", plain)
+
+
+def code(text: str) -> str:
+    """`text` as code, whatever is in it."""
+    text = safe(text)
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    return f"{fence} {text} {fence}" if len(fence) > 1 else f"`{text}`"
+
+
+def _as_text(match: re.Match[str]) -> str:
+    return {"<": "&lt;", "&": "&amp;"}.get(match[0]) or match[0][:-1] + "\\" + match[0][-1]

@@ -19,7 +19,8 @@ from tracekit.analysis.overlap import SHARED_COLUMNS, Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.top_ops import OPERATION_COLUMNS
 from tracekit.columns import frame, records
-from tracekit.files import REPORT_FILES, SUMMARY
+from tracekit.errors import TracekitError
+from tracekit.files import FRAMES, REPORT_FILES, SUMMARY, whole_directory
 from tracekit.intervals import Intervals
 from tracekit.report import storage
 from tracekit.report.measures import Measure, Measures
@@ -345,11 +346,17 @@ class Report:
     def save(self, directory: str | os.PathLike[str]) -> Path | str:
         """Write summary.json and the frames into `directory`, and return it; `tracekit.load` gives an equal one.
 
-        Each file is complete or not there. Raises TracekitError where it cannot be written.
+        They are complete, or what was there before. Raises TracekitError where it cannot be written.
         """
         place = remote.place(directory)
-        with remote.written(place, last=(SUMMARY,), stale=REPORT_FILES) as out:
-            storage.write(self.summary(), self, out)
+        try:
+            with (
+                remote.written(place, last=(SUMMARY,), stale=REPORT_FILES) as out,
+                whole_directory(out, (SUMMARY, FRAMES), SUMMARY) as draft,
+            ):
+                storage.write(self.summary(), self, draft)
+        except OSError as error:
+            raise TracekitError(f"The report cannot be written to {place}: {error}. Give another --out.") from None
         return place
 
     def __eq__(self, other: object) -> bool:

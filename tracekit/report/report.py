@@ -19,8 +19,8 @@ from tracekit.files import (
     is_saved_report,
     refuse_inside,
     refuse_unwritable,
-    replaced,
     trace_name,
+    whole_directory,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _PICTURE = "gantt.png"
 _DATA = ("report.md", "summary.json", "overlap.csv", "frames/")
+# All entries that a report may have.
+_ENTRIES = ("report.html", _PICTURE, "intervals.parquet", *(name.rstrip("/") for name in _DATA))
 
 
 def report(
@@ -147,8 +149,8 @@ def write(
     progress: Callable[[str], object] = str,
     part: "Part | None" = None,
 ) -> None:
-    """Write the files of `report`, which is of a `part` of its trace or of all of it, into `out`; each is complete or
-    not there.
+    """Write the files of `report`, which is of a `part` of its trace or of all of it, into `out`: all of them, or
+    all that were there before.
 
     Without the `timeline` of its trace, as for a report that was loaded: no picture, no intervals.parquet, and a page
     without its timeline. Without matplotlib: no picture. `progress` is called with each step. Raises TracekitError if
@@ -168,6 +170,7 @@ def _write(
 
     import pandas as pd
 
+    from tracekit.columns import no_formula
     from tracekit.report.html.page import page
     from tracekit.report.markdown import markdown
 
@@ -175,29 +178,26 @@ def _write(
     picture = _PICTURE if timeline and not _no_picture() else None
     breakdowns = [report.whole, *report.parts.values()]
     overlap = pd.concat(
-        [breakdown.overlap.assign(phase=breakdown.label) for breakdown in breakdowns], ignore_index=True
+        [breakdown.overlap.assign(phase=no_formula(breakdown.label)) for breakdown in breakdowns], ignore_index=True
     )
     try:
         # Arrow holds no GIL while it writes, so that a core which nothing else needs writes the intervals meanwhile.
-        with ThreadPoolExecutor(1) as aside:
-            out.mkdir(parents=True, exist_ok=True)
+        with whole_directory(out, _ENTRIES, SUMMARY) as draft, ThreadPoolExecutor(1) as aside:
             progress("tables")
             if shown:
-                intervals = aside.submit(
-                    replaced, out / "intervals.parquet", lambda path: shown.rows.events.to_parquet(path, index=False)
-                )
-            report.save(out)
-            replaced(out / "overlap.csv", lambda path: overlap.to_csv(path, index=False))
+                intervals = aside.submit(shown.rows.events.to_parquet, draft / "intervals.parquet", index=False)
+            report.save(draft)
+            overlap.to_csv(draft / "overlap.csv", index=False)
             if timeline and picture:
                 from tracekit.report.figures.figure import draw
                 from tracekit.report.figures.selection import select
 
                 progress("timeline")
-                draw(select(timeline, report, part), "gantt").save(out / picture)
+                draw(select(timeline, report, part), "gantt").save(draft / picture)
                 _give_back_memory()
-            replaced(out / "report.md", lambda path: path.write_text(markdown(report, picture), "utf-8"))
+            (draft / "report.md").write_text(markdown(report, picture), "utf-8")
             progress("page")
-            replaced(out / "report.html", lambda path: path.write_text(page(report, shown), "utf-8"))
+            (draft / "report.html").write_text(page(report, shown), "utf-8")
             if shown:
                 intervals.result()
     except OSError as error:

@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -16,7 +15,7 @@ from pyarrow.parquet import ParquetFile
 
 from tracekit import cores
 from tracekit.errors import TracekitError
-from tracekit.files import FRAMES, SUMMARY, replaced
+from tracekit.files import FRAMES, SUMMARY
 
 SCHEMA = 2
 # The key of summary.json that holds what `restore` needs and no other key says.
@@ -28,35 +27,21 @@ T = TypeVar("T")
 
 
 def write(summary: Mapping[str, Any], value: Any, directory: str | os.PathLike[str]) -> None:
-    """Write `summary` and what `restore` needs to give `value`, a dataclass, back; into `directory`, which is made if
-    need be.
-
-    Each file is complete or not there. Raises TracekitError where it cannot be written.
-    """
+    """Write `summary` and what `restore` needs to give `value`, a dataclass, back; into `directory`, a draft, which is
+    made if need be."""
     out = Path(directory)
     frames: dict[str, pd.DataFrame] = {}
     state = _plain(value, "", frames)
     document = {**summary, _STATE: {"fields": state, "frames": {name: dtypes(frames[name]) for name in frames}}}
-    try:
-        (out / FRAMES).mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:  # Arrow holds no GIL while it compresses
-            writing = [
-                pool.submit(
-                    replaced,
-                    out / FRAMES / f"{name}.parquet",
-                    partial(table.to_parquet, index=False, compression="zstd"),
-                )
-                for name, table in frames.items()
-            ]
-        for frame in writing:
-            frame.result()
-        for file in (out / FRAMES).glob("*.parquet"):  # of a report that was there before
-            if file.stem not in frames:
-                file.unlink()
-        text = json.dumps(document, indent=1) + "\n"
-        replaced(out / SUMMARY, lambda path: path.write_text(text, "utf-8"))
-    except OSError as error:
-        raise TracekitError(f"The report cannot be written to {out}: {error}. Give another --out.") from None
+    (out / FRAMES).mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:  # Arrow holds no GIL while it compresses
+        writing = [
+            pool.submit(table.to_parquet, out / FRAMES / f"{name}.parquet", index=False, compression="zstd")
+            for name, table in frames.items()
+        ]
+    for frame in writing:
+        frame.result()
+    (out / SUMMARY).write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def read(directory: str | os.PathLike[str]) -> dict[str, Any]:

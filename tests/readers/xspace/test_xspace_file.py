@@ -194,3 +194,13 @@ def test_strings_are_equal_where_all_bytes_are_and_only_there(strings):
     which, first = xspace_file.distinct_strings(np.frombuffer(b"".join(strings), np.uint8), starts, sizes)
     assert [strings[first[code]] for code in which] == strings
     assert len(first) == len(set(strings))
+
+
+def test_planes_that_say_nothing_and_those_behind_too_many_cost_no_time(tmp_path):
+    path = tmp_path / "planes.xplane.pb"
+    path.write_bytes(b"\n\0" * 1_000_000)
+    assert len(xspace_file.read(path, ()).planes) == 1
+    path.write_bytes(b"\n\x02\x08\x01" * 10_003)
+    space = xspace_file.read(path, ())
+    assert len(space.planes) == 10_000
+    assert [(loss.lost, loss.total) for loss in space.lost] == [(3, 10_003)]

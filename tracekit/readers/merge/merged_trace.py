@@ -18,7 +18,7 @@ from tracekit.readers.merge.clock_alignment import Clock, listing
 from tracekit.readers.merge.clock_fit import UNCHANGED, Line
 from tracekit.readers.merge.same_host import Part
 from tracekit.trace import FRAME_COLUMNS, HOST_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
-from tracekit.units import ranges
+from tracekit.units import others
 from tracekit.vocabulary.ranks import process_number
 
 Numbers = NDArray[np.int64]
@@ -243,12 +243,12 @@ def _missing(parts: Sequence[Part], world_size: int | None) -> list[str]:
     word = numbered[0][0]
     numbers = {number for _, number in numbered}
     first = min(0, *numbers) if word == "rank" else min(1, *numbers)
-    absent = sorted({*range(first, max(*numbers, (world_size or 0) - 1) + 1)} - numbers)
-    if not absent:
+    count, absent = others(numbers, max(*numbers, (world_size or 0) - 1), first)
+    if not count:
         return []
     of = f"The job had {world_size} ranks" if world_size else f"The files are numbered up to {max(numbers)}"
     plural = _PLURAL.get(word, f"{word}s")
-    return [f"{of}: {f'{word} {absent[0]} is' if len(absent) == 1 else f'{plural} {ranges(absent)} are'} missing."]
+    return [f"{of}: {f'{word} {absent} is' if count == 1 else f'{plural} {absent} are'} missing."]
 
 
 def _host_notes(parts: Sequence[Part]) -> list[str]:

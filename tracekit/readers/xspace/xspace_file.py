@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tracekit import cores
 from tracekit.columns import categorical, distinct
 from tracekit.errors import TraceError
-from tracekit.jit import start, without_collection
+from tracekit.jit import compiled, start, without_collection
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers import unpacking
 from tracekit.readers.content import Content
@@ -59,6 +59,9 @@ _MOST_THREADS = 4
 # Events are decoded while the names of the next planes are read; of so many, so that the bytes of a plane are given
 # back before the columns of all are there.
 _PLANES_AHEAD = 2
+
+# Of a file made to take long, each plane costs as much as a thousand events.
+_MOST_PLANES = 10_000
 
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
@@ -393,8 +396,11 @@ def _space(buf: Any, stats: _Stats, keep: Keep) -> XSpace:
     planes: list[Plane] = []
     damaged: list[protobuf.Broken] = []
     file = _file(buf)
+    if len(spans) > _MOST_PLANES:
+        evidence = f"behind the first {_MOST_PLANES}, which are more than any machine has"
+        lost.append(Lost(Loss.PLANES, len(spans) - _MOST_PLANES, len(spans), evidence))
     with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
-        begun = ((span, _begun(file, pool, span, stats, keep)) for span in spans)
+        begun = ((span, _begun(file, pool, span, stats, keep)) for span in spans[:_MOST_PLANES])
         for span, plane in _ahead(begun, _PLANES_AHEAD):
             if isinstance(plane, protobuf.Broken):
                 damaged.append(plane)
@@ -427,7 +433,8 @@ def _top(buf: Any) -> tuple[list[Span], dict[int, list[str]], list[Lost]]:
         for number, wire_type, start, end in protobuf.fields(buf, 0, len(buf)):
             whole = end
             if number == 1 and wire_type == protobuf.LENGTH:
-                planes.append((start, end))
+                if start < end or not planes:  # an empty one says nothing
+                    planes.append((start, end))
             elif number in texts and wire_type == protobuf.LENGTH:
                 texts[number].append(protobuf.text(buf, start, end))
     except protobuf.Broken as broken:
@@ -886,8 +893,7 @@ def _compiled_loops() -> _Loops | None:
     register_jitable = numba.extending.register_jitable
     register_jitable(protobuf.varint)
     register_jitable(protobuf.skip)
-    jit = numba.njit(cache=True, nogil=True)
-    loops = _Loops(jit(read_spans), jit(read_entries), jit(count_events), jit(decode_events))
+    loops = _Loops(compiled(read_spans), compiled(read_entries), compiled(count_events), compiled(decode_events))
     nothing = _view(b"")
     with without_collection():  # the first that is called loads most of numba
         loops.read_spans(nothing, 0, 0, np.empty((0, 3), np.int64))

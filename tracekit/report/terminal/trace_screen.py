@@ -12,7 +12,7 @@ from tracekit.analysis.annotations import RUNTIME
 from tracekit.devices import is_known, is_sparse_core, type_of
 from tracekit.readers import formats
 from tracekit.report.trace_contents import Annotation, Clock, Contents, Device
-from tracekit.units import compact_count, count, percent, ppm, quantity, time
+from tracekit.units import compact_count, count, percent, ppm, quantity, safe, time
 from tracekit.vocabulary.kinds import Kind
 
 WIDTH, HEIGHT, LABEL = 80, 32, 9
@@ -43,7 +43,7 @@ def lines(inventory: Contents, width: int = WIDTH, full: bool = False) -> list[s
     """The screen, line by line; only a path, and with `full` a name, may be wider than `width`."""
     files = f", {inventory.files} files" if inventory.files > 1 else ""
     form = formats.by_name(inventory.format)
-    screen = [f"{'trace':{LABEL}}{terminal.safe(inventory.source)}"]
+    screen = [f"{'trace':{LABEL}}{safe(inventory.source)}"]
     screen += _labelled("format", f"{inventory.format}: {form.title if form else 'of unknown origin'}{files}", width)
     if len(inventory.runs) > 1:
         read, *other = inventory.runs
@@ -61,7 +61,7 @@ def lines(inventory: Contents, width: int = WIDTH, full: bool = False) -> list[s
 
 
 def _labelled(label: str, text: str, width: int) -> list[str]:
-    folded = terminal.folded(terminal.safe(text), width - LABEL)
+    folded = terminal.folded(safe(text), width - LABEL)
     return [f"{label if at == 0 else '':{LABEL}}{line}" for at, line in enumerate(folded)]
 
 
@@ -169,7 +169,7 @@ def _number_of(devices: Sequence[Device]) -> str:
 
 def _short(name: str) -> str:
     """`name`, without its middle where it is long."""
-    return terminal.cut(terminal.safe(name), MAX_NAME)
+    return terminal.cut(safe(name), MAX_NAME)
 
 
 def _cells(group: Sequence[Device]) -> list[str]:
@@ -237,7 +237,7 @@ def _annotations(annotations: Sequence[Annotation], width: int, full: bool) -> l
         rows.append([_kind(annotation), annotation.name, count(annotation.count), *times, _where(annotation)])
     if len({row[-1] for row in rows[1:]}) == 1:
         rows = [row[:-1] for row in rows]
-    block = _columns([[terminal.safe(cell) for cell in row] for row in rows], width, full)
+    block = _columns([[safe(cell) for cell in row] for row in rows], width, full)
     runtime = len(annotations) - len(users)
     more, names = len(users) - len(users[:MAX_ANNOTATIONS]), quantity(runtime, "name")
     hidden = [quantity(more, "more annotation")] if more else []

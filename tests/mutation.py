@@ -1,0 +1,191 @@
+"""Mutants of tracekit's own code, each held against the tests of its module alone: which does no test notice?
+
+    pip install cosmic-ray
+    python -m tests.mutation tracekit/intervals.py
+    python -m tests.mutation tracekit/timeline tracekit/analysis --sample 500 --cpu-seconds 900
+
+A mutant is one operator, number or condition changed (cosmic-ray's operators). It is killed where a test fails, or
+takes five times the processor time of the tests of the whole module. Mutants that no import survives, such as of a
+type, and those that compile to the same code are left out.
+"""
+
+import argparse
+import difflib
+import importlib.util
+import marshal
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import hypothesis
+
+# What all tests import, once for all mutants; nothing of tracekit, of which each mutant imports its own.
+for _name in ("numpy", "pandas", "pyarrow.parquet", "pytest", "matplotlib.figure"):
+    importlib.import_module(_name)
+
+# Half as many examples as the tests themselves take.
+hypothesis.settings.register_profile("mutation", deadline=None, max_examples=50)
+
+ROOT = Path(__file__).parents[1]
+_SLOWER, _LEAST_S = 5, 2
+# As in pyproject.toml, but for what is imported before pytest starts.
+_WARNINGS = "filterwarnings=error\nignore::pytest.PytestAssertRewriteWarning\nignore:builtin type:DeprecationWarning"
+_IMPORTED, _KILLED = 3, 1  # exit codes of the process of a mutant
+
+
+class Mutant(NamedTuple):
+    """One mutation of a file: cosmic-ray's operator, and which of the places that it applies to."""
+
+    path: Path
+    operator: str
+    arguments: tuple[tuple[str, Any], ...]
+    occurrence: int
+    line: int
+
+
+def mutants(path: Path) -> list[Mutant]:
+    """All mutants of a file."""
+    from cosmic_ray.ast import ast_nodes, get_ast_from_path
+    from cosmic_ray.commands.init import _operators
+
+    tree = get_ast_from_path(path)
+    found = []
+    for name, arguments, operator in _operators({}):
+        places = (place for node in ast_nodes(tree) for place in operator.mutation_positions(node))
+        for occurrence, (start, _) in enumerate(places):
+            found.append(Mutant(path, name, tuple(arguments.items()), occurrence, start[0]))
+    return found
+
+
+def source_of(mutant: Mutant) -> str | None:
+    """The text of a mutant; None where it compiles to the same code, or not at all."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    old = mutant.path.read_text("utf-8")
+    new = mutate_code(old, get_operator(mutant.operator)(**dict(mutant.arguments)), mutant.occurrence)
+    try:
+        same = new is None or marshal.dumps(compile(new, "m", "exec")) == marshal.dumps(compile(old, "m", "exec"))
+    except SyntaxError:
+        return None
+    return None if same else new
+
+
+def tests_of(path: Path) -> list[Path]:
+    """The test files of a module: those called after it, and the folder that is."""
+    place = (ROOT / "tests" / path.resolve().relative_to(ROOT / "tracekit")).parent
+    own = [*place.glob(f"test_{path.stem}*.py"), *place.glob(f"{path.stem}/test_*.py")]
+    # The parts of a folder that answers one question are tested by all of its tests.
+    return sorted(own) or (sorted(place.glob("test_*.py")) if path.parent.name == "critical_path" else [])
+
+
+class _Mutated(MetaPathFinder, SourceFileLoader):
+    """Imports one module from other text than its file's."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        name = ".".join(path.resolve().relative_to(ROOT).with_suffix("").parts)
+        SourceFileLoader.__init__(self, name, str(path))
+        self.text = text
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        return importlib.util.spec_from_loader(name, self) if name == self.name else None
+
+    def get_code(self, fullname: str) -> Any:
+        return compile(self.text, self.path, "exec")
+
+
+def run(path: Path, text: str, tests: list[Path], cpu_s: float) -> tuple[int, float]:
+    """How the tests of a module end with its text, and the processor time that they take."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    child = os.fork()
+    if child == 0:
+        code = _IMPORTED
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 2))
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            with tempfile.TemporaryDirectory() as folder:
+                os.environ["NUMBA_CACHE_DIR"] = folder  # numba tells code of one line by its instructions alone
+                finder = _Mutated(path, text)
+                sys.meta_path.insert(0, finder)
+                importlib.import_module(finder.name)
+                import pytest
+
+                options = ["-x", "-q", "-p", "no:cacheprovider", "--noconftest", "-o", _WARNINGS]
+                options += ["--hypothesis-seed=1", "--hypothesis-profile=mutation"]
+                code = _KILLED if pytest.main([*options, *map(str, tests)]) else 0
+        except BaseException:
+            pass
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return (os.WEXITSTATUS(status) if os.WIFEXITED(status) else _KILLED), took
+
+
+def files_of(paths: list[Path]) -> Iterator[Path]:
+    """The modules of files and folders that have tests."""
+    for path in paths:
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            if file.name != "__init__.py" and tests_of(file):
+                yield file
+
+
+def main() -> int:
+    """Try the mutants, print those that survive, and the score."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("paths", nargs="+", type=Path)
+    options.add_argument("--sample", type=int, default=0, help="so many at random, all by default")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--cpu-seconds", type=float, default=float("inf"))
+    given = options.parse_args()
+    every = [mutant for path in files_of(given.paths) for mutant in mutants(path)]
+    chance = random.Random(given.seed)
+    chosen = chance.sample(every, min(given.sample or len(every), len(every)))
+    print(f"{len(every)} mutants in all", flush=True)
+    baseline: dict[Path, float] = {}
+    counts, used, begun = Counter[str](), 0.0, time.monotonic()
+    ended_early: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ended_early.append(number))  # the score so far is still told
+    for mutant in chosen:
+        if used > given.cpu_seconds or ended_early:
+            break
+        if (text := source_of(mutant)) is None:
+            counts["left out"] += 1
+            continue
+        old, tests = mutant.path.read_text("utf-8"), tests_of(mutant.path)
+        if mutant.path not in baseline:
+            code, baseline[mutant.path] = run(mutant.path, old, tests, 600)
+            used += baseline[mutant.path]
+            if code:
+                raise SystemExit(f"the tests of {mutant.path} fail as it is")
+        code, took = run(mutant.path, text, tests, max(_SLOWER * baseline[mutant.path], _LEAST_S))
+        used += took
+        ended = {0: "survived", _IMPORTED: "left out"}.get(code, "killed")
+        counts[ended] += 1
+        if ended == "survived":
+            changed = [line for line in difflib.ndiff(old.splitlines(), text.splitlines()) if line[0] in "+-"]
+            print(f"{mutant.path}:{mutant.line} {mutant.operator}", *changed, sep="\n    ", flush=True)
+    tried = counts["killed"] + counts["survived"]
+    print(
+        f"{counts['killed']} of {tried} killed ({counts['killed'] / max(tried, 1):.1%}), "
+        f"{counts['left out']} left out, {used:.0f} s of processor time, {time.monotonic() - begun:.0f} s"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,93 @@
+"""Commands where something is missing: full or closed streams, no directory to work in, names that are no text."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tracekit
+from tracekit.cli import main
+from tracekit.console import console
+
+TRACE = Path(__file__).parent / "data" / "kineto-rank1.pt.trace.json"
+# Runs a command after what its first argument says has been done to its surroundings.
+PROGRAM = """
+import os, sys
+exec(sys.argv.pop(1))
+from tracekit.cli import main
+main()
+"""
+
+
+def run(before: str, *words: str) -> tuple[int, str, str]:
+    process = subprocess.run([sys.executable, "-c", PROGRAM, before, *words], capture_output=True, text=True)
+    return process.returncode, process.stdout, process.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_behind_stdout_is_one_sentence():
+    assert run("os.dup2(os.open('/dev/full', os.O_WRONLY), 1)", "read", str(TRACE)) == (
+        1,
+        "",
+        "tracekit: what was printed cannot be written: No space left on device.\n",
+    )
+
+
+def test_with_stderr_closed_nothing_more_is_on_stdout(tmp_path):
+    code, out, _ = run("sys.stderr = None", "report", "--json", "--out", str(tmp_path / "out"), str(TRACE))
+    assert code == 0
+    assert json.loads(out)["trace"]["source"] == str(TRACE)
+
+
+def test_a_working_directory_that_was_removed_is_one_sentence(tmp_path):
+    gone = f"os.mkdir({str(tmp_path / 'gone')!r}); os.chdir({str(tmp_path / 'gone')!r}); os.rmdir(os.getcwd())"
+    assert run(gone, "report", str(TRACE)) == (
+        1,
+        "",
+        "tracekit: the working directory no longer exists; change to another.\n",
+    )
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "2"])
+def test_a_terminal_without_columns_is_written_to(columns, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.argv", ["tracekit", "report", "--out", str(tmp_path), str(TRACE)])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main()
+    out, _ = capsys.readouterr()
+    assert console().width == 20
+    assert "What is missing" in out
+
+
+def test_an_error_on_a_file_of_any_name_is_one_harmless_line(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "a\nb\x1b[31m\u202e.json"
+    monkeypatch.setattr("sys.argv", ["tracekit", "read", str(path)])
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main()
+    _, err = capsys.readouterr()
+    assert err.startswith(f"tracekit: {tmp_path}/a b␛[31m�.json does not exist.")
+    assert err.count("\n") == 1
+
+
+def test_a_path_that_is_not_utf8_is_read_and_reported(tmp_path):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/tr\xffce\xfe.pt.trace.json"))
+    path.write_bytes(TRACE.read_bytes())
+    report = tracekit.report(path, tmp_path / "out")
+    assert report.trace.source == f"{tmp_path}/tr\\xffce\\xfe.pt.trace.json"
+    assert "tr\\xffce\\xfe.pt.trace.json" in (tmp_path / "out" / "report.md").read_text("utf-8")
+    assert tracekit.load(tmp_path / "out").trace.source == report.trace.source
+
+
+def test_a_phase_is_no_formula_in_the_csv_of_a_report(tmp_path):
+    name = '=HYPERLINK("http://evil")'
+    event = {"ph": "X", "ts": 0, "dur": 5, "pid": 0, "tid": 7}
+    kernels = [{**event, "cat": "kernel", "name": "k", "args": {"device": device}} for device in (0, 1)]
+    note = {**event, "cat": "user_annotation", "name": name, "pid": 9}
+    (tmp_path / "a.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*kernels, note]}))
+    tracekit.report(tmp_path / "a.json", tmp_path / "out", phases=[name])
+    with (tmp_path / "out" / "overlap.csv").open(newline="") as file:
+        assert {row["phase"] for row in csv.DictReader(file)} == {"whole trace", f"'{name}"}

@@ -1,0 +1,150 @@
+"""Compiled code, kept on disk for the next process: whole, private, and never a reason to stop.
+
+numba's own cache ends a program where it finds no directory to write to, a full disk or a damaged file, and runs what
+lies in a directory that other accounts may write to. Its places are kept (NUMBA_CACHE_DIR, beside the package, the
+user's cache directory), and the rest is done here.
+"""
+
+import hashlib
+import logging
+import os
+import pickle
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tracekit.version import __version__
+
+_SUFFIX = ".code"
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_REMEDY = "Large traces compile it again in every run; set NUMBA_CACHE_DIR to a private directory"
+
+
+def keep(jitted: Any) -> None:
+    """Let a function compiled by numba keep its code on disk, if there is a private place for it; else say why not."""
+    try:
+        jitted.enable_caching()
+    except (OSError, RuntimeError):
+        _say(f"Compiled code cannot be kept: no directory for it is writable. {_REMEDY}.")
+        return
+    code = CodeCache(jitted._cache)
+    if code.is_private():
+        jitted._cache = code
+    else:
+        from numba.core.caching import NullCache
+
+        jitted._cache = NullCache()
+        _say(f"Compiled code is not kept in {code.folder}, which belongs to another account. {_REMEDY}.")
+
+
+class CodeCache:
+    """The code of one function, in a file per signature: a digest of all behind it, what it was compiled of, the code.
+
+    It stands where numba has its FunctionCache, whose place and serialisation it uses.
+    """
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+        self.folder = self.cache_path = Path(files.cache_path)
+        self._package = Path(files._py_func.__code__.co_filename).parent
+
+    def is_private(self) -> bool:
+        """Whether nobody writes to the folder who could not write the program itself.
+
+        An own folder that others may write to becomes private; what was in it is not trusted.
+        """
+        try:
+            found = self.folder.stat()
+            if not self._is_trusted(found, owner_only=True):
+                return False
+            if not self._is_trusted(found):
+                self.folder.chmod(found.st_mode & ~_WRITABLE_BY_OTHERS)
+                for path in self.folder.glob(f"*{_SUFFIX}"):
+                    path.unlink()
+        except OSError:
+            return False
+        return True
+
+    def _is_trusted(self, found: os.stat_result, *, owner_only: bool = False) -> bool:
+        """Whether a file or folder belongs to this account, to root, or to who owns the program that it lies beside,
+        and nobody else may write to it who may not write there."""
+        owners, allowed = {0, os.geteuid()}, 0
+        if self.folder.parent == self._package:
+            beside = self._package.stat()
+            owners.add(beside.st_uid)
+            allowed = beside.st_mode
+        return found.st_uid in owners and (owner_only or not found.st_mode & ~allowed & _WRITABLE_BY_OTHERS)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The code for a signature, None where none is kept that is whole and of this program."""
+        target_context.refresh()
+        path, origin = self._place(sig, target_context.codegen())
+        try:
+            with path.open("rb") as file:
+                if not self._is_trusted(os.fstat(file.fileno())):
+                    return None
+                digest, content = file.read(_DIGEST_BYTES), file.read()
+            if digest == hashlib.sha256(content).digest():
+                compiled_of, data = pickle.loads(content)
+                return self._files._impl.rebuild(target_context, data) if compiled_of == origin else None
+        except FileNotFoundError:
+            return None
+        except Exception:  # whatever a numba of another build makes of it
+            pass
+        _say(f"Compiled code in {self.folder} was damaged; it is compiled again.")
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the code for a signature; where that fails, it is only not kept."""
+        if not self._files._impl.check_cachable(data):
+            return
+        from numba.core import serialize
+
+        path, origin = self._place(sig, data.codegen)
+        content: bytes = serialize.dumps((origin, self._files._impl.reduce(data)))
+        try:
+            with _replacement(path) as file:
+                file.write(hashlib.sha256(content).digest() + content)
+        except OSError as error:
+            _say(f"Compiled code cannot be kept in {self.folder}: {error.strerror}. {_REMEDY}.")
+
+    def flush(self) -> None:
+        """Keep nothing of what was kept."""
+        for path in self.folder.glob(f"{self._files._impl.filename_base}.*{_SUFFIX}"):
+            path.unlink(missing_ok=True)
+
+    def _place(self, sig: Any, codegen: Any) -> tuple[Path, tuple[str, ...]]:
+        """The file of a signature, and what its code depends on: versions, the source, the machine."""
+        import numba
+
+        implementation = self._files._impl
+        key = repr(self._files._index_key(sig, codegen))
+        name = f"{implementation.filename_base}.{hashlib.sha256(repr(sig).encode()).hexdigest()[:16]}{_SUFFIX}"
+        stamp = repr(implementation.locator.get_source_stamp())
+        return self.folder / name, (numba.__version__, __version__, stamp, key)
+
+
+@contextmanager
+def _replacement(path: Path) -> Iterator[Any]:
+    """A file that takes the place of `path` when it is whole, and that only this account writes."""
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(handle, "wb") as file:
+            yield file
+            os.fchmod(file.fileno(), 0o644)  # others who run this program may read it
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+@cache
+def _say(sentence: str) -> None:
+    """Tell the user one thing once: on stderr, unless the program that uses tracekit handles its log."""
+    logging.getLogger("tracekit").warning("tracekit: %s", sentence)
