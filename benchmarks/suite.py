@@ -580,6 +580,7 @@ BENCHMARKS = (
 BY_HAND = {
     "verdicts_captured.py": "captures programs for half an hour, and its answer is one of the machine's noise",
     "gpu_day": "needs GPUs: `make gpu-day`",
+    "fleet.py": "a thousand hosts take minutes to write, and its answer is in docs/fleet.md",
     "compare_versions.py": "holds what two commits write against each other: no figure of speed",
 }
 # What the others are made of.
@@ -590,6 +591,7 @@ PARTS = (
     "dump_version.py",
     "export_peers.py",
     "fresh.py",
+    "make_fleet.py",
     "make_kineto.py",
     "make_xspace.py",
     "read_peers.py",

@@ -455,3 +455,15 @@ def test_a_benchmark_that_fails_says_why_and_leaves_what_was_measured(bench, cap
     monkeypatch.setattr(sys, "argv", ["bench.py", "--quick"])
     assert bench.main() == 1
     assert "report.py: error: --rounds must be at least 1" in capsys.readouterr().err
+
+
+def test_a_summary_of_a_made_fleet_holds_what_reading_its_file_gives(tmp_path):
+    make = load("make_fleet")
+    made = make.with_faults(4, steps=2, kernels=6)
+    times = make.Times(made)
+    summaries = make.Summaries(made, times, tmp_path)
+    file = make.write_xspace(made, times, 3, tmp_path)
+    read, summarised = tracekit.read(file), summaries.of(3).trace
+    for name in ("events", "spans", "launches", "devices", "ops"):
+        assert_frame_equal(getattr(read, name), getattr(summarised, name), check_categorical=False)
+    assert read.hosts["origin_ns"].equals(summarised.hosts["origin_ns"])

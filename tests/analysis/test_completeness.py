@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.text import Text
@@ -12,11 +13,13 @@ from rich.console import Console
 
 from tests import traces
 from tests.collective_frames import row, table
+from tests.fleet_traces import Fleet, fleet
 from tests.simulator.clocks import WHOLE, Recorder
 from tests.simulator.random_jobs import random_job
 from tests.simulator.truth import Truth
 from tests.simulator.writers import FORMATS
 from tests.traces import needs_real
+from tracekit.analysis.collectives import collectives
 from tracekit.analysis.completeness import Completeness, completeness
 from tracekit.analysis.explain import Explanation, explain
 from tracekit.columns import frame
@@ -29,7 +32,7 @@ from tracekit.report.load import load
 from tracekit.report.markdown import markdown
 from tracekit.report.terminal.printout import show
 from tracekit.report.trace_contents import contents
-from tracekit.timeline.timeline import timeline_of
+from tracekit.timeline.timeline import Timeline, timeline_of
 from tracekit.trace import HOST_COLUMNS, LAUNCH_COLUMNS, LOSS_COLUMNS, SPAN_COLUMNS, Trace
 
 US = 10**6
@@ -400,3 +403,40 @@ def test_figures_of_a_sample_give_no_shares(chart):
     texts = [text.get_text() for text in draw(select(recorded(60)), chart).figure.findobj(Text)]
     assert not any(re.search(r"\d %( busy| both|$)", text) for text in texts)
     assert any("sample" in text or "too little of what ran" in text for text in texts)
+
+
+def of_a_fleet(ranks: int, missing: int) -> tuple[Fleet, Timeline]:
+    """A fleet, and what is recorded of it without the last ranks."""
+    made = fleet(ranks, np.arange(ranks * 9).reshape(ranks, 9) % 97 + 1000)
+    there = ~made.trace.events["device"].isin(made.names[ranks - missing :])
+    hosts = list(dict.fromkeys(name.split("/")[0] for name in made.names))
+    sizes = frame(HOST_COLUMNS, {"host": hosts, "world_size": [ranks] * len(hosts)})
+    return made, timeline_of(replace(made.trace, events=made.trace.events[there].reset_index(drop=True), hosts=sizes))
+
+
+def test_waiting_is_a_lower_bound_where_a_few_of_many_ranks_are_missing():
+    made, timeline = of_a_fleet(ranks=40, missing=1)
+    found = completeness(timeline)
+    ready = made.ready[:39]
+    assert found.waiting == ""
+    assert "of which the trace holds 39. Waiting is a lower bound" in found.bounds
+    result = collectives(timeline, found.waiting)
+    assert result.table["wait_ps"].tolist() == (ready.max(axis=0) - ready).sum(axis=0).tolist()
+    assert result.table["at_least"].dtype == bool
+
+
+def test_nothing_is_told_of_waiting_where_a_twentieth_of_the_ranks_is_missing():
+    _, timeline = of_a_fleet(ranks=40, missing=2)
+    found = completeness(timeline)
+    assert ("How long they waited" in found.waiting, found.bounds) == (True, "")
+    assert collectives(timeline, found.waiting).table["wait_ps"].isna().all()
+
+
+def test_causes_of_idle_time_are_told_where_the_files_of_a_few_of_many_hosts_are_broken():
+    _, timeline = of_a_fleet(ranks=40, missing=1)
+    few, many = (
+        replace(timeline.trace, losses=frame(LOSS_COLUMNS, {"what": ["files"], "lost": [lost], "total": [40]}))
+        for lost in (1, 2)
+    )
+    assert completeness(timeline_of(few)).rows == ""
+    assert "2 of 40 files" in completeness(timeline_of(many)).rows

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fleet_traces import fleet
 from tests.frames import events
 from tracekit import intervals as iv
 from tracekit import jit
@@ -94,3 +95,11 @@ def test_of_64_devices_each_pair_and_every_count_is_told():
     assert pairs["overlap_ps"].sum() == sum((k + 1) * (63 - k) for k in range(64))
     assert concurrency(frame)["time_ps"].tolist() == [0, *[1] * 64]
     assert partition(frame)["idle"].tolist() == [63 - k for k in range(64)]
+
+
+def test_of_many_devices_only_those_of_one_host_are_paired():
+    made = fleet(264, np.full((264, 1), 1000))
+    pairs = device_pairs(made.trace)
+    hosts = [{name.split("/")[0] for name in pair} for pair in zip(pairs["a"], pairs["b"], strict=True)]
+    assert (len(pairs), {len(pair) for pair in hosts}) == (33 * 28, {1})
+    assert (pairs["overlap_ps"] == 2000).all()

@@ -195,7 +195,7 @@ def collectives(timeline: Timeline, missing: str = "") -> Collectives:
     if not (instances.instance >= 0).any():
         table, by_device, by_op, total = map(frame, (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS))
         return Collectives(table, by_device, by_op, total, "", (), "The trace holds no collectives.")
-    members = _members(rows, instances, unions)
+    members = _members(rows, instances, unions, timeline.world_size or 0)
     table = _table(rows, members, instances)
     by_device = _by_device(rows, members, table["last"].notna().to_numpy(), unions)
     alone = _unknown_waiting(by_device, missing, why_unseen(timeline))
@@ -204,8 +204,9 @@ def collectives(timeline: Timeline, missing: str = "") -> Collectives:
     return Collectives(table, by_device, _by_op(members, table), _total(members), alone, instances.notes, "")
 
 
-def _members(rows: Rows, instances: CollectiveInstances, unions: Unions) -> _Members:
-    """The rows of collectives, of which there is at least one."""
+def _members(rows: Rows, instances: CollectiveInstances, unions: Unions, world_size: int) -> _Members:
+    """The rows of collectives, of which there is at least one; `world_size` ranks take part where nothing else says how
+    many, 0 if that is not known."""
     instance = instances.instance
     at = np.flatnonzero(instance >= 0)
     at = at[np.argsort(instance[at], kind="stable")]
@@ -228,7 +229,7 @@ def _members(rows: Rows, instances: CollectiveInstances, unions: Unions) -> _Mem
         at=at,
         first=first,
         size=np.repeat(sizes, sizes),
-        shared=np.repeat((sizes > 1) & (instances.complete | _nearly(sizes, instances.ranks)), sizes),
+        shared=np.repeat((sizes > 1) & (instances.complete | _nearly(sizes, np.where(instances.ranks > 0, instances.ranks, world_size))), sizes),
         device=device,
         start=start,
         end=end,

@@ -1,0 +1,76 @@
+"""What a report of many hosts costs, and whether it names what is wrong with them: `python benchmarks/fleet.py`.
+
+For each number of hosts, `make_fleet` writes a run with known faults (some hosts as XSpaces, the others as summaries,
+on clocks that are up to 10 ms off and drift), and one process makes its report. Times are of that process, from its
+start to its end; its peak is that of the process alone.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import make_fleet
+from make_fleet import GPUS, name_of
+
+import tracekit
+
+
+def measure(directory: Path, out: Path) -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds and the peak in MB of a report."""
+    begin = time.perf_counter()
+    program = [sys.executable, "-m", "tracekit", "report", os.fspath(directory), "--out", os.fspath(out)]
+    silent = os.open(os.devnull, os.O_WRONLY)
+    try:
+        actions = [(os.POSIX_SPAWN_DUP2, silent, 1)]
+        pid = os.posix_spawn(program[0], program, os.environ, file_actions=actions)
+        _, status, used = os.wait4(pid, 0)
+    finally:
+        os.close(silent)
+    if status:
+        sys.exit(f"the report of {directory} failed")
+    return time.perf_counter() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
+
+
+def found(fleet: make_fleet.Fleet, out: Path) -> dict[str, bool]:
+    """Which of the faults the report names, and whether it names a device that has none."""
+    report = tracekit.load(out)
+    ranks = report.fleet.ranks
+    blamed = {*ranks.loc[ranks["straggler"] | ranks["differs_in"].notna(), "device"]}
+    slow = {f"{name_of(host)}/gpu:{gpu}" for host, gpu, _ in fleet.slow_gpus}
+    late = {f"{name_of(host)}/gpu:{gpu}" for host, _ in fleet.late_hosts for gpu in range(GPUS)}
+    notes = " ".join(report.notes)
+    return {
+        "slow GPUs": slow <= blamed,
+        "late host": late <= blamed,
+        "broken files": all(name_of(host) in notes for host in fleet.broken),
+        "no other": blamed <= slow | late,
+    }
+
+
+def main() -> None:
+    """Parse the options, measure, and print a table."""
+    parser = argparse.ArgumentParser(description="Measure reports of many hosts.")
+    parser.add_argument("--hosts", type=int, nargs="+", default=[64, 256, 1024], help="default: 64 256 1024")
+    parser.add_argument("--files", type=int, default=64, help="so many hosts as XSpaces (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=10, help="default: %(default)s")
+    parser.add_argument("--kernels", type=int, default=12, help="of each GPU and step (default: %(default)s)")
+    options = parser.parse_args()
+    print("| hosts | devices | events a host | wall s | CPU s | peak MB | named |\n|---|---|---|---|---|---|---|")
+    for hosts in options.hosts:
+        with tempfile.TemporaryDirectory() as directory:
+            fleet = make_fleet.with_faults(hosts, steps=options.steps, kernels=options.kernels)
+            run, out = Path(directory, "run"), Path(directory, "report")
+            make_fleet.write(fleet, run, min(options.files, hosts))
+            wall_s, cpu_s, peak_mb = measure(run, out)
+            named = ", ".join(f"{what}: {'yes' if yes else 'NO'}" for what, yes in found(fleet, out).items())
+            print(
+                f"| {hosts:,} | {hosts * GPUS:,} | {fleet.events:,} | {wall_s:.1f} | {cpu_s:.1f} | {peak_mb:,.0f} | {named} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
