@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from jax.profiler import ProfileData
+from pandas.testing import assert_frame_equal
 
 import tracekit
 from tests.graph_traces import trace
@@ -457,8 +458,9 @@ def test_a_benchmark_that_fails_says_why_and_leaves_what_was_measured(bench, cap
     assert "report.py: error: --rounds must be at least 1" in capsys.readouterr().err
 
 
-def test_a_summary_of_a_made_fleet_holds_what_reading_its_file_gives(tmp_path):
-    make = load("make_fleet")
+def test_a_summary_of_a_made_fleet_holds_what_reading_its_file_gives(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    make = importlib.import_module("make_fleet")
     made = make.with_faults(4, steps=2, kernels=6)
     times = make.Times(made)
     summaries = make.Summaries(made, times, tmp_path)

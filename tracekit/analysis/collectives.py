@@ -229,7 +229,11 @@ def _members(rows: Rows, instances: CollectiveInstances, unions: Unions, world_s
         at=at,
         first=first,
         size=np.repeat(sizes, sizes),
-        shared=np.repeat((sizes > 1) & (instances.complete | _nearly(sizes, np.where(instances.ranks > 0, instances.ranks, world_size))), sizes),
+        shared=np.repeat(
+            (sizes > 1)
+            & (instances.complete | _nearly(sizes, np.where(instances.ranks > 0, instances.ranks, world_size))),
+            sizes,
+        ),
         device=device,
         start=start,
         end=end,
