@@ -66,10 +66,8 @@ def main() -> None:
             make_fleet.write(fleet, run, min(options.files, hosts))
             wall_s, cpu_s, peak_mb = measure(run, out)
             named = ", ".join(f"{what}: {'yes' if yes else 'NO'}" for what, yes in found(fleet, out).items())
-            print(
-                f"| {hosts:,} | {hosts * GPUS:,} | {fleet.events:,} | {wall_s:.1f} | {cpu_s:.1f} | {peak_mb:,.0f} | {named} |",
-                flush=True,
-            )
+            sizes = f"{hosts:,} | {hosts * GPUS:,} | {fleet.events:,}"
+            print(f"| {sizes} | {wall_s:.1f} | {cpu_s:.1f} | {peak_mb:,.0f} | {named} |", flush=True)
 
 
 if __name__ == "__main__":
