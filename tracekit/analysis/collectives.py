@@ -216,6 +216,7 @@ def _members(rows: Rows, instances: CollectiveInstances, unions: Unions, world_s
     last_start = np.repeat(np.maximum.reduceat(start, first), sizes)
     late, wait = start == last_start, np.minimum(last_start, end) - start
     hidden, exposed, exposed_wait = (np.zeros(len(at), np.int64) for _ in range(3))
+    ranks = np.where(instances.ranks > 0, instances.ranks, world_size)
     for number, places in _by_number(device):
         name = rows.devices[number]
         window = unions.windows.get(rows.clocks[number], iv.EMPTY)
@@ -229,11 +230,7 @@ def _members(rows: Rows, instances: CollectiveInstances, unions: Unions, world_s
         at=at,
         first=first,
         size=np.repeat(sizes, sizes),
-        shared=np.repeat(
-            (sizes > 1)
-            & (instances.complete | _nearly(sizes, np.where(instances.ranks > 0, instances.ranks, world_size))),
-            sizes,
-        ),
+        shared=np.repeat((sizes > 1) & (instances.complete | _nearly(sizes, ranks)), sizes),
         device=device,
         start=start,
         end=end,
