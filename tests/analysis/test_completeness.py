@@ -137,7 +137,8 @@ def test_rows_that_could_not_be_matched_do_not_make_a_rank_missing():
     assert look(rows, 2).is_complete
 
 
-@pytest.mark.parametrize("trace_format", [*FORMATS])
+# JAX's JSON tells no ranks of a collective, nor how many the job had.
+@pytest.mark.parametrize("trace_format", [name for name in FORMATS if name != "jax-json"])
 def test_without_one_rank_nothing_rests_on_it(tmp_path, trace_format):
     truth = Truth(random_job(3))
     assert explain(FORMATS[trace_format](truth, tmp_path / "whole", WHOLE)).completeness.is_complete
