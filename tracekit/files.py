@@ -180,7 +180,7 @@ def _exchange(draft: Path, out: Path) -> bool:
         rename = ctypes.CDLL(None).renameat2
     except (OSError, AttributeError):
         return False
-    return rename(_HERE, os.fsencode(draft), _HERE, os.fsencode(out), _RENAME_EXCHANGE) == 0
+    return int(rename(_HERE, os.fsencode(draft), _HERE, os.fsencode(out), _RENAME_EXCHANGE)) == 0
 
 
 def _move_entries(draft: Path, out: Path, own: Collection[str], last: str) -> None:
