@@ -123,6 +123,12 @@ def test_arguments_are_left_as_they_were(a, b):
     np.testing.assert_array_equal(b, before[1])
 
 
+def test_rows_that_end_before_they_start_are_empty_in_a_set_and_as_windows():
+    backwards = np.array([[0, 4], [9, 2], [6, 8]])
+    assert iv.union(backwards).tolist() == [[0, 4], [6, 8]]
+    assert iv.within(np.array([[0, 10]]), np.array([[7, 3], [3, 7]])).tolist() == [0, 4]
+
+
 def test_touching_intervals_are_one_and_empty_ones_vanish():
     assert iv.union(np.array([[3, 5], [1, 3], [9, 9]])).tolist() == [[1, 5]]
 

@@ -120,7 +120,7 @@ def no_formula(text: str) -> str:
 
 def _strings(labels: Sequence[Any]) -> pd.Index:
     try:
-        return pd.Index(labels, dtype="str")
+        return pd.Index([*labels], dtype="str")
     except UnicodeEncodeError:
         return pd.Index([spelt(label) for label in labels], dtype="str")
 

@@ -113,4 +113,5 @@ def progress(steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
     finally:
         timer.cancel()
         timer.join()
-        bar.stop()
+        if on.is_terminal:  # elsewhere rich 14.0 would end a line that was never begun
+            bar.stop()
