@@ -40,6 +40,7 @@ ROOT = Path(__file__).parents[1]
 _SLOWER, _LEAST_S = 5, 2
 # As in pyproject.toml, but for what is imported before pytest starts.
 _WARNINGS = "filterwarnings=error\nignore::pytest.PytestAssertRewriteWarning\nignore:builtin type:DeprecationWarning"
+_MOST_BYTES = 8 << 30
 _IMPORTED, _KILLED = 3, 1  # exit codes of the process of a mutant
 
 
@@ -113,6 +114,7 @@ def run(path: Path, text: str, tests: list[Path], cpu_s: float) -> tuple[int, fl
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 2))
+            resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.dup2(null, 2)

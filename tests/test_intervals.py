@@ -158,6 +158,10 @@ def test_a_quantile_is_the_smallest_value_that_is_as_large_as_its_share(values, 
     assert list(iv.quantiles(np.array(values), shares)) == enough
 
 
+def test_quantiles_of_many_values_are_those_of_their_ranks():
+    assert iv.quantiles(np.arange(1000), [1, 50, 99, 100]) == [9, 499, 989, 999]
+
+
 def test_span_is_first_start_and_last_end():
     assert iv.span([iv.EMPTY, np.array([[3, 5]]), np.array([[1, 2], [4, 9]])]) == (1, 9)
     assert iv.span([iv.EMPTY]) is None
