@@ -37,6 +37,7 @@ def measure(directory: Path, out: Path) -> tuple[float, float, float]:
 def found(fleet: make_fleet.Fleet, out: Path) -> dict[str, bool]:
     """Which of the faults the report names, and whether it names a device that has none."""
     report = tracekit.load(out)
+    assert report.fleet is not None
     ranks = report.fleet.ranks
     blamed = {*ranks.loc[ranks["straggler"] | ranks["differs_in"].notna(), "device"]}
     slow = {f"{name_of(host)}/gpu:{gpu}" for host, gpu, _ in fleet.slow_gpus}

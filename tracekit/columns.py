@@ -119,10 +119,12 @@ def no_formula(text: str) -> str:
 
 
 def _strings(labels: Sequence[Any]) -> pd.Index:
+    index: pd.Index
     try:
-        return pd.Index([*labels], dtype="str")
+        index = pd.Index([*labels], dtype="str")
     except UnicodeEncodeError:
-        return pd.Index([spelt(label) for label in labels], dtype="str")
+        index = pd.Index([spelt(label) for label in labels], dtype="str")
+    return index
 
 
 def by_label(column: pd.Categorical, value_of: Callable[[str], Any], null: Any = False) -> NDArray[Any]:

@@ -73,7 +73,7 @@ class Processes(Executor):
             if pool:
                 pool.shutdown(wait, cancel_futures=cancel_futures)
 
-    def _new_pool(self, count: int) -> "ProcessPoolExecutor":
+    def _new_pool(self, count: int) -> Any:
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 

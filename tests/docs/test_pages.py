@@ -63,7 +63,7 @@ def test_the_blocks_of(path, tracekit, common, tmp_path, monkeypatch):
 
 
 def test_code_in_the_docs_stands_in_fences_that_name_its_language():
-    languages = {"bash", "json", "python", "sql", "text", "toml", "yaml"}
+    languages = {"bash", "dockerfile", "json", "python", "sql", "text", "toml", "yaml"}
     every_block = [block for path in PAGES if path.name != "README.md" for block in page_blocks(path)]
     assert [block.where for block in every_block if block.language not in languages] == []
 

@@ -5,6 +5,7 @@ The package binds `report`, so what is heavy waits inside the functions.
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +25,6 @@ from tracekit.files import (
 )
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from tracekit.report.model import Report
     from tracekit.report.part import Part
     from tracekit.timeline.timeline import Source, Timeline
@@ -51,7 +50,7 @@ def report(
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
     progress: Callable[[str], object] | None = None,
-    executor: "Executor | None" = None,
+    executor: Executor | None = None,
 ) -> "Report":
     """Analyse a trace and write the report's files into `out`, by default `reports/<trace>`; gives the report.
 
@@ -166,11 +165,10 @@ def write(
 def _write(
     report: "Report", timeline: "Timeline | None", out: Path, progress: Callable[[str], object], part: "Part | None"
 ) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     import pandas as pd
 
     from tracekit.columns import no_formula
+    from tracekit.report import storage
     from tracekit.report.html.page import page
     from tracekit.report.markdown import markdown
 
@@ -186,7 +184,7 @@ def _write(
             progress("tables")
             if shown:
                 intervals = aside.submit(shown.rows.events.to_parquet, draft / "intervals.parquet", index=False)
-            report.save(draft)
+            storage.write(report.summary(), report, draft)
             overlap.to_csv(draft / "overlap.csv", index=False)
             if timeline and picture:
                 from tracekit.report.figures.figure import draw
