@@ -160,7 +160,9 @@ def _cluster(address: str) -> Iterator[Executor]:
     try:
         asyncio.run(asyncio.wait_for(_ask_scheduler(address), _SCHEDULER_S))
     except Exception as error:
-        reason = " ".join(str(error).split()).rstrip(".") or f"no answer within {_SCHEDULER_S} s"
+        # Whichever of two timers ends first: that of a connection raises an OSError with words of its own.
+        is_silent = isinstance(error, TimeoutError | OSError)
+        reason = f"no answer within {_SCHEDULER_S} s" if is_silent else " ".join(str(error).split()).rstrip(".")
         raise TracekitError(
             f"The Dask scheduler {address} cannot be reached: {reason}. Check the address, such as tcp://HOST:8786, "
             "and that it runs."
