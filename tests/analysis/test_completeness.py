@@ -423,7 +423,9 @@ def test_waiting_is_a_lower_bound_where_a_few_of_many_ranks_are_missing():
     assert "of which the trace holds 39. Waiting is a lower bound" in found.bounds
     result = collectives(timeline, found.waiting)
     assert result.table["wait_ps"].tolist() == (ready.max(axis=0) - ready).sum(axis=0).tolist()
-    assert result.table["at_least"].dtype == bool
+    late = ready == ready.max(axis=0)
+    last = [made.names[int(late[:, step].argmax())] if late[:, step].sum() == 1 else None for step in range(9)]
+    assert result.table["last"].astype(object).where(result.table["last"].notna(), None).tolist() == last
 
 
 def test_nothing_is_told_of_waiting_where_a_twentieth_of_the_ranks_is_missing():

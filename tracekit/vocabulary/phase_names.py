@@ -1,4 +1,5 @@
-"""A phase in the name of a range, for profilers whose ranges hold nothing but a name: NVTX, MXNet's tasks.
+"""A phase in the name of a range, for profilers whose ranges hold nothing but a name: NVTX, MXNet's tasks, Kineto's
+annotations.
 
 It is what TraceMe makes of a name and its stats (tsl/profiler/lib/traceme_encode.h): `both#tracekit=phase,alone=a;b#`.
 """

@@ -56,6 +56,7 @@ from tracekit.vocabulary.host_calls import (
     sync_call,
 )
 from tracekit.vocabulary.losses import Loss
+from tracekit.vocabulary.phase_names import span_columns
 from tracekit.vocabulary.ranks import process_number
 
 Rows = NDArray[np.int64]
@@ -65,8 +66,6 @@ _CALLS = re.compile(r"(\w+_)?(runtime|driver)")
 _ANNOTATIONS = frozenset({"user_annotation"})
 _HOST_OPS = frozenset({"cpu_op", "operator"})
 _FRAMES = frozenset({"python_function"})
-# A phase of tracekit (tracekit/capture/phase.py).
-_PHASE = re.compile(r"(?P<name>[^#]+)#(?P<stats>tracekit=phase(,\w+=[^#,=]*)*)#")
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
 # What PyTorch numbers. Of a sample a smaller share of the numbers is there; of a whole trace nearly all are.
 _NUMBERED = _HOST_OPS | _FRAMES | _ANNOTATIONS | {"cpu_instant_event"}
@@ -298,20 +297,9 @@ def _spans(document: Document, host: str, rows: Rows, step: Rows, threads: Threa
     rows = np.sort(rows)
     steps = pd.arrays.IntegerArray(step[rows], step[rows] < 0)
     columns = _host_columns(document, host, rows, threads)
-    return frame(SPAN_COLUMNS, {**columns, "step": steps, **_phases(columns["name"])})
-
-
-def _phases(names: pd.Categorical) -> dict[str, pd.Categorical]:
-    """The columns name, tracekit, alone and baseline of spans with these `names`, of which those of `tracekit.phase`
-    say what the phase is compared with."""
-    marks = [_PHASE.fullmatch(str(name)) for name in names.categories]
-    stats = [dict(pair.split("=", 1) for pair in mark["stats"].split(",")) if mark else {} for mark in marks]
-    plain = [mark["name"] if mark else name for mark, name in zip(marks, names.categories, strict=True)]
-    codes = names.codes.astype(np.int64)
-    return {"name": categorical(plain, codes)} | {
-        key: categorical([each.get(key) for each in stats] or [None], codes)
-        for key in ("tracekit", "alone", "baseline")
-    }
+    names = columns["name"]
+    named = span_columns([*map(str, names.categories)], names.codes.astype(np.int64))
+    return frame(SPAN_COLUMNS, {**columns, "step": steps, **named})
 
 
 def _host_work(document: Document, host: str, ops: Rows, frames: Rows, threads: Threads) -> pd.DataFrame:
