@@ -119,6 +119,17 @@ def test_folds_say_what_they_hold_and_open_by_link_by_address_and_all_at_once(op
     assert page.evaluate(opened) == []
 
 
+def test_a_fold_opens_by_its_address_whatever_the_timeline_writes_over_it(open_report):
+    page = open_report("stepped")
+    page.wait_for_selector("#timeline[data-ready]")
+    # As the timeline does when it comes to rest between a change of the address and the event that tells of it.
+    go = "(go) => { go(); history.replaceState(null, '', '#t=0-1'); }"
+    page.evaluate(f"({go})(() => document.querySelector('nav a[href=\"#launches\"]').click())")
+    page.wait_for_selector("#launches .part[open]", timeout=5_000)
+    page.evaluate(f"({go})(() => {{ location.hash = '#idle'; }})")
+    page.wait_for_selector("#idle .part[open]", timeout=5_000)
+
+
 def test_what_is_folded_is_printed(open_report):
     page = open_report("stepped")
     page.emulate_media(media="print")

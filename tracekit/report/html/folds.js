@@ -8,17 +8,16 @@
     button.textContent = isOpen() ? "Fold all" : "Unfold all";
   };
 
-  const reveal = () => {
-    const section = document.getElementById(window.location.hash.slice(1));
+  const reveal = (hash) => {
+    const section = document.getElementById(hash.slice(1));
     const fold = section?.querySelector(":scope > details.part");
     if (fold) fold.open = true;
   };
-  window.addEventListener("hashchange", reveal);
-  document.querySelector("nav").addEventListener("click", (event) => {
-    // The same place again changes no address.
-    if (event.target.closest("a")?.hash === window.location.hash) reveal();
-  });
-  reveal();
+  // The event's own address: by now the timeline may have written the part in view over the page's.
+  window.addEventListener("hashchange", (event) => reveal(new URL(event.newURL).hash));
+  // The same place again changes no address.
+  document.addEventListener("click", (event) => reveal(event.target.closest("a")?.hash ?? ""));
+  reveal(window.location.hash);
 
   button.hidden = !folds.length;
   button.addEventListener("click", () => {
