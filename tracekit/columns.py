@@ -174,6 +174,12 @@ def _codes(column: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
     return codes, len(values)
 
 
+def places_of(key: NDArray[np.integer[Any]], count: int) -> list[NDArray[np.int64]]:
+    """The places of each of the numbers 0..count-1 in `key` (n,), in order; other numbers are left out."""
+    order = np.argsort(key, kind="stable")
+    return np.split(order, np.searchsorted(key[order], np.arange(count + 1)))[1:-1]
+
+
 def numbered(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Keys 0..count-1 numbered without gaps, and the key of each number."""
     if count > _MOST_KEYS * len(key):

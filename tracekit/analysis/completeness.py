@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import distinct, frame, records
+from tracekit.columns import distinct, frame, places_of, records
 from tracekit.timeline.instances import MANY_MISSING, rank_groups
 from tracekit.timeline.lost_launches import run_until
 from tracekit.timeline.timeline import Timeline
@@ -202,8 +202,8 @@ def _launched(timeline: Timeline) -> pd.DataFrame:
     ids, has_id = _numbers(calls["correlation_id"])
     event_ids, event_has_id = _numbers(events["correlation_id"])
     code_of_event_host = {name: code for code, name in enumerate(event_hosts)}
-    calls_of = _places_by_code(calls["host"].cat.codes.to_numpy(), len(hosts))
-    events_of = _places_by_code(host_of_event, len(event_hosts))
+    calls_of = places_of(calls["host"].cat.codes.to_numpy(), len(hosts))
+    events_of = places_of(host_of_event, len(event_hosts))
     is_counted = is_launch & has_id
     for its_calls, host in zip(calls_of, hosts, strict=True):
         counts = is_counted[its_calls] & ~_captured(start[its_calls], edge[its_calls])
@@ -218,12 +218,6 @@ def _launched(timeline: Timeline) -> pd.DataFrame:
         if lost >= _FEWEST_LAUNCHES and lost > REMAINDER * total:
             data.append((str(host), Loss.LAUNCHED.value, lost, total, None))
     return frame(LOSS_COLUMNS, data)
-
-
-def _places_by_code(codes: NDArray[Any], count: int) -> list[Column]:
-    """The places of each code 0..count-1, in order."""
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.searchsorted(codes[order], np.arange(count + 1)))[1:-1]
 
 
 def _run_until(timeline: Timeline) -> Column:

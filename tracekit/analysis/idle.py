@@ -261,7 +261,7 @@ def _waits(
     call_starts = timeline.trace.launches["start_ps"].to_numpy()
     for lane, moment, row in _lane_waits(timeline, device):
         gaps_of_lane = np.flatnonzero(
-            (timeline.launch[after] >= 0) & ((lane == -1) | (rows.codes("lane")[after] == lane))
+            (timeline.launch[after] >= 0) & ((lane == -1) | (rows.codes_at("lane", after) == lane))
         )
         last_wait = np.searchsorted(moment, call_starts[timeline.launch[after[gaps_of_lane]]], side="right") - 1
         gaps_of_lane, row = gaps_of_lane[last_wait >= 0], row[last_wait[last_wait >= 0]]

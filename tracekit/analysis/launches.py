@@ -351,7 +351,7 @@ def tiny_kernels(
     total, span = iv.sum_exactly(cost), iv.total(windows)
     share = len(is_tiny) / len(kernels) if len(kernels) else None
     times = iv.sum_exactly(length), total, total / span if span else None
-    return (rows.codes("name")[row], length, cost), (rows.devices[work.device], len(is_tiny), share, *times)
+    return (rows.codes_at("name", row), length, cost), (rows.devices[work.device], len(is_tiny), share, *times)
 
 
 def costs_by_name(rows: Rows, tiny: Sequence[tuple[NDArray[np.int64], ...]]) -> list[tuple[Any, ...]]:

@@ -448,15 +448,34 @@ def others_busy(
     Row i of `parts` belongs to n = `owner[i]`; the parts of one are disjoint. Both results have shape (n,), in ps.
     """
     other_count, busy_ps = np.zeros(len(device), np.int64), np.zeros(len(device), np.int64)
-    clock = np.unique(np.array(rows.clocks, object).astype(str), return_inverse=True)[1]
-    for number, name in enumerate(rows.devices):
-        if name not in unions.devices:
-            continue
-        is_other = (clock[device] == clock[number]) & (device != number)
-        other_count += is_other
-        part_places = np.flatnonzero(is_other[owner])
-        np.add.at(busy_ps, owner[part_places], iv.within(unions.devices[name].busy, parts[part_places]))
+    clock_of = np.array(rows.clocks, object)[device]
+    for clock in set(clock_of.tolist()):
+        names = [name for name in map(rows.devices.__getitem__, rows.on_clock(clock)) if name in unions.devices]
+        of_clock = clock_of == clock
+        other_count[of_clock] = len(names)
+        part_places = np.flatnonzero(of_clock[owner])
+        # All devices at once, and then without its own: of thousands, one by one takes seconds.
+        edges, count = iv.depth(*(unions.devices[name].busy for name in names))
+        np.add.at(busy_ps, owner[part_places], _held(edges, count, parts[part_places]))
+    for number in np.unique(device).tolist():
+        if rows.devices[number] in unions.devices:
+            other_count[device == number] -= 1
+            part_places = np.flatnonzero(device[owner] == number)
+            own_busy = iv.within(unions.devices[rows.devices[number]].busy, parts[part_places])
+            np.subtract.at(busy_ps, owner[part_places], own_busy)
     return other_count, busy_ps
+
+
+def _held(edges: NDArray[np.int64], count: NDArray[np.int64], windows: Intervals) -> NDArray[np.int64]:
+    """The integral of a step function, as intervals.depth gives it, over each row of `windows`."""
+    if not len(edges):
+        return np.zeros(len(windows), np.int64)
+    # Sums that overflow wrap around, and the difference of two of them is right again.
+    before = np.append(0, np.cumsum(count[:-1] * np.diff(edges)))
+    step = np.clip(np.searchsorted(edges, windows.ravel(), side="right") - 1, 0, None)
+    until = before[step] + count[step] * np.maximum(windows.ravel() - edges[step], 0)
+    held: NDArray[np.int64] = until[1::2] - until[::2]
+    return held
 
 
 def busiest_names(
@@ -467,31 +486,27 @@ def busiest_names(
     As in `others_busy`, but `parts` stand by owner and start. A row of another device counts for what it holds of the
     parts, each row for itself; of equal names it is the first in the alphabet, None if there is none.
     """
-    time: list[dict[str, int]] = [{} for _ in range(len(device))]
     names, labels = _names(rows)
     first = np.searchsorted(owner, np.arange(len(device) + 1))
-    for number, name in enumerate(rows.devices):
-        if name not in unions.devices:
-            continue
-        device_rows = rows.of(number)
-        reach = np.maximum.accumulate(rows.end[device_rows])
-        for place, other in enumerate(device.tolist()):
-            own_parts = parts[first[place] : first[place + 1]]
-            if other == number or rows.clocks[other] != rows.clocks[number] or not len(own_parts):
-                continue
-            # Rows before these have all ended, rows after them have not begun.
-            begin = device_rows.start + np.searchsorted(reach, own_parts[0, 0], side="right")
-            end = device_rows.start + np.searchsorted(rows.start[device_rows], own_parts[-1, 1], side="left")
-            rows_between = slice(begin, max(begin, end))
+    is_placed = np.array([name in unions.devices for name in rows.devices], bool)
+    busiest: list[str | None] = []
+    for place, own_device in enumerate(device.tolist()):
+        own_parts = parts[first[place] : first[place + 1]]
+        time: dict[str, int] = {}
+        if len(own_parts):
+            is_other = is_placed & rows.same_clock(own_device)
+            is_other[own_device] = False
+            rows_between = np.flatnonzero((rows.end > own_parts[0, 0]) & (rows.start < own_parts[-1, 1]))
+            rows_between = rows_between[is_other[rows.device[rows_between]]]
             distinct_labels, label_of_row = np.unique(names[rows_between], return_inverse=True)
-            length = np.zeros(len(distinct_labels), np.int64)
             spans = iv.intervals(rows.start[rows_between], rows.end[rows_between])
-            np.add.at(length, label_of_row, iv.within(own_parts, spans))
-            for code, ps in zip(distinct_labels.tolist(), length.tolist(), strict=True):
+            lengths = iv.sums(iv.within(own_parts, spans), label_of_row, len(distinct_labels))
+            for code, ps in zip(distinct_labels.tolist(), lengths, strict=True):
                 name_stem = stem(labels[code])
-                time[place][name_stem] = time[place].get(name_stem, 0) + ps
-    busiest = [min(times.items(), key=lambda item: (-item[1], item[0]), default=("", 0)) for times in time]
-    return [name if ps else None for name, ps in busiest]
+                time[name_stem] = time.get(name_stem, 0) + ps
+        name, ps = min(time.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
+        busiest.append(name if ps else None)
+    return busiest
 
 
 def _totals(costs: _Costs, rows: Rows, unions: Unions) -> pd.DataFrame:

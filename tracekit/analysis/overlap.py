@@ -2,7 +2,7 @@
 and devices beside each other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -145,13 +145,18 @@ def device_pairs(source: Source, windows: Windows | None = None) -> pd.DataFrame
         for name, device in unions.devices.items():
             hosts.setdefault(device.host, []).append(name)
         groups = list(hosts.values())
-    return frame(PAIR_COLUMNS, [row for names in groups for row in _pairs(unions, names)])
+    # A step of the loop is short, and there are as many as intervals times devices of a group.
+    passes = sum(len(names) * sum(len(unions.devices[name].busy) for name in names) for names in groups)
+    shared_times_of = loop(shared_times, passes // 16)
+    return frame(PAIR_COLUMNS, [row for names in groups for row in _pairs(unions, names, shared_times_of)])
 
 
-def _pairs(unions: Unions, names: Sequence[str]) -> list[_Pair]:
+def _pairs(unions: Unions, names: Sequence[str], shared_times_of: Callable[..., NDArray[np.int64]]) -> list[_Pair]:
     """The rows of the pairs of some devices."""
     lengths = {name: iv.total(unions.devices[name].busy) for name in names}
-    overlap_of = _overlaps([unions.devices[name].busy for name in names])
+    sets = [unions.devices[name].busy for name in names]
+    start, end = np.concatenate([iv.EMPTY, *sets]).T.copy()
+    overlap_of = shared_times_of(np.cumsum([0, *map(len, sets)]), start, end)
     rows: list[_Pair] = []
     for (place_a, a), (place_b, b) in combinations(enumerate(names), 2):
         if unions.devices[a].clock != unions.devices[b].clock:
@@ -176,17 +181,9 @@ def _pairs(unions: Unions, names: Sequence[str]) -> list[_Pair]:
     return rows
 
 
-def _overlaps(sets: Sequence[iv.Intervals]) -> NDArray[np.int64]:
-    """For how long each two of k merged sets hold the same points, in ps, shape (k, k); only above the diagonal."""
-    offsets = np.cumsum([0, *map(len, sets)])
-    start, end = np.concatenate([iv.EMPTY, *sets]).T.copy()
-    # A step of this loop is short, and there are as many as intervals times devices.
-    return loop(shared_times, len(start) * len(sets) // 16)(offsets, start, end)
-
-
 def shared_times(offsets: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For how long each two of k merged sets, rows first[k]:first[k + 1], hold the same points: (k, k), above the
-    diagonal."""
+    """For how long each two of k merged sets, rows offsets[k]:offsets[k + 1], hold the same points, in ps: (k, k), only
+    above the diagonal."""
     sets = len(offsets) - 1
     shared = np.zeros((sets, sets), np.int64)
     for a in range(sets):

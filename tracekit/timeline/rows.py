@@ -77,8 +77,14 @@ class Rows:
     def codes(self, column: str) -> NDArray[np.int64]:
         """The codes of a categorical column, -1 for null, shape (n,); they index `self.labels(column)`."""
         # Kept in the few bytes that pandas takes for them: a column of int64 is 8 MB a million rows.
-        codes = self._once(f"codes {column}", lambda: self.events[column].cat.codes.to_numpy()[self.at])
-        return codes.astype(np.int64)
+        return self._codes(column).astype(np.int64)
+
+    def codes_at(self, column: str, places: NDArray[np.int64] | slice) -> NDArray[np.int64]:
+        """The same of some rows, such as those of one device."""
+        return self._codes(column)[places].astype(np.int64)
+
+    def _codes(self, column: str) -> NDArray[np.signedinteger[Any]]:
+        return self._once(f"codes {column}", lambda: self.events[column].cat.codes.to_numpy()[self.at])
 
     def labels(self, column: str) -> list[str]:
         """The categories of a categorical column."""

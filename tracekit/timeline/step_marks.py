@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.columns import places_of
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows, clock_of_hosts
 from tracekit.vocabulary.step_names import series
@@ -90,8 +91,7 @@ def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
     spans_of_steps = _occurrences(spans_of_steps)
     mark = spans_of_steps.groupby(["clock", *_STEP, "occurrence"], sort=False).ngroup().to_numpy()
     inner = np.zeros(int(mark.max()) + 1, bool)
-    for _, host_spans in spans_of_steps.groupby("host", sort=False):
-        inner[mark[host_spans.index[_inner(host_spans)]]] = True
+    inner[mark[_inner(spans_of_steps)]] = True
     spans_of_steps, mark = spans_of_steps[~inner[mark]], mark[~inner[mark]]
     _, heads, mark = np.unique(mark, return_index=True, return_inverse=True)
     times = _step_times(mark, spans_of_steps)
@@ -177,14 +177,28 @@ def _overlaps(spans: pd.DataFrame, key: list[str]) -> pd.DataFrame:
 
 
 def _inner(spans: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which spans of one host are no step: those inside another of their thread, or of another name; and a single one
+    """Which spans are no step: those inside another of their thread, or of another name of their host; and a single one
     that wraps several such."""
     start, end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
-    thread = spans.groupby(THREAD, sort=False).ngroup().to_numpy()
+    host, thread = (spans.groupby(key, sort=False).ngroup().to_numpy() for key in (["host"], THREAD))
     name = pd.factorize(spans["name"])[0]
-    order = np.lexsort((-end, start))
     often = spans.groupby([*THREAD, "name"], sort=False)["name"].transform("size").to_numpy()
-    wraps = np.zeros(len(spans), bool)
+    inner = np.zeros(len(spans), bool)
+    for places in places_of(host, int(host.max(initial=-1)) + 1):
+        inner[places] = _inner_of_host(start[places], end[places], thread[places], name[places], often[places])
+    return inner
+
+
+def _inner_of_host(
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    thread: NDArray[np.int64],
+    name: NDArray[np.int64],
+    often: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """The same of the n spans of one host; `often` (n,): how many of its thread have its name."""
+    order = np.lexsort((-end, start))
+    wraps = np.zeros(len(start), bool)
     for place in np.flatnonzero(often == 1):
         first_place, last_place = np.searchsorted(start[order], [start[place], end[place]], side="left")
         around = order[first_place:last_place]

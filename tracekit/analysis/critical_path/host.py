@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from tracekit import intervals as iv
 from tracekit.analysis.critical_path.dependencies import find_predecessors
 from tracekit.analysis.host_activity import UnknownWaits, dispatchers
 from tracekit.analysis.host_times import HostTimes
-from tracekit.columns import by_label, categorical, distinct
+from tracekit.columns import by_label, categorical, distinct, places_of
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
@@ -122,9 +122,9 @@ def calls(
     work_ps, work_since_ps = np.zeros(len(start), np.int64), np.zeros(len(start), np.int64)
     back = np.full(len(names) + 1, -1)
     back[thread] = flow
+    calls_of, evidence_of = places_of(flow[order], len(names)), places_of(back[evidence[0][0]], len(names))
     for flow_number, work_set in list(at_work.items()):
-        flow_calls = order[flow[order] == flow_number]
-        of_evidence = back[evidence[0][0]] == flow_number
+        flow_calls, of_evidence = order[calls_of[flow_number]], evidence_of[flow_number]
         edges = [np.append(evidence[0][edge][of_evidence], (start, end)[edge - 1][flow_calls]) for edge in (1, 2)]
         drained = row_end[flow_calls][drained_row[flow_calls] >= 0]
         work_set = iv.difference(work_set, _standstills(np.sort(edges[0]), np.sort(edges[1]), np.unique(drained)))
@@ -141,8 +141,9 @@ def calls(
     flow_of_wait = np.append(flow[of_calls], back[_numbers_of_threads(spans, names)])
     wait_start = np.append(start[of_calls], spans["start_ps"].to_numpy())
     wait_end = np.concatenate([unknown.launches[1], unknown.syncs[1], unknown.spans[1]])
+    waits_of = places_of(flow_of_wait, len(names))
     waiting_times = {
-        number: iv.union(iv.intervals(wait_start[flow_of_wait == number], wait_end[flow_of_wait == number]))
+        number: iv.union(iv.intervals(wait_start[waits_of[number]], wait_end[waits_of[number]]))
         for number in np.flatnonzero(np.bincount(flow)).tolist()
     }
     for number, times_of_dispatcher in _dispatchers_waits(flow, (launches, waits), host_times[0], spans).items():
@@ -169,10 +170,10 @@ def _cut_to_next(thread: Column, start: Column, end: Column) -> Column:
     if not overlaps.any():
         return end
     cut_end = end.copy()
-    starts, places = start[order], np.flatnonzero(overlaps)
-    for number in np.unique(thread[order[places]]).tolist():
-        low, high = np.searchsorted(thread[order], [number, number + 1]).tolist()
-        call = order[places[(places >= low) & (places < high)]]
+    starts, threads, places = start[order], thread[order], np.flatnonzero(overlaps)
+    for number in np.unique(threads[places]).tolist():
+        low, high = np.searchsorted(threads, [number, number + 1]).tolist()
+        call = order[places[slice(*np.searchsorted(places, [low, high]))]]
         earliest = np.maximum(end[call] - ROUNDING_PS, start[call] + 1)
         following = low + np.searchsorted(starts[low:high], earliest)
         next_call = order[np.minimum(following, high - 1)]
@@ -215,9 +216,11 @@ def _calls_around_others(flow: Column, start: Column, end: Column, order: Column
     """
     same_flow = flow[order[1:]] == flow[order[:-1]]
     outer = order[:-1][same_flow & (end[order[:-1]] > start[order[1:]])]
+    by_flow = places_of(flow[outer], int(flow.max(initial=-1)) + 1)
     return {
-        number: iv.union(iv.intervals(start[outer[flow[outer] == number]], end[outer[flow[outer] == number]]))
-        for number in np.unique(flow[outer]).tolist()
+        number: iv.union(iv.intervals(start[outer[places]], end[outer[places]]))
+        for number, places in enumerate(by_flow)
+        if len(places)
     }
 
 
@@ -402,13 +405,15 @@ def _control_flows(names: Names, calls: Times, device: Column) -> Column:
     threads = sorted(devices)
     if len({processes[thread] for thread in threads}) == len(threads):
         return flow
-    times = {}
+    times, threads_of = {}, dict[str, list[int]]()
+    calls_of = places_of(calls[0], len(names))
     for thread in threads:
-        thread_calls = np.flatnonzero(calls[0] == thread)
+        thread_calls = calls_of[thread]
         thread_calls = thread_calls[np.argsort(calls[1][thread_calls], kind="stable")]
         times[thread] = calls[1][thread_calls], np.maximum.accumulate(calls[2][thread_calls])
-    for a, b in combinations(threads, 2):
-        if processes[a] == processes[b] and flow[b] == b and devices[a] & devices[b]:
+        threads_of.setdefault(processes[thread], []).append(thread)
+    for a, b in chain.from_iterable(combinations(of_process, 2) for of_process in threads_of.values()):
+        if flow[b] == b and devices[a] & devices[b]:
             fewer_calls = min(len(times[a][0]), len(times[b][0]))
             changes = loop(count_turns, fewer_calls)(*times[a], *times[b])
             if 0 <= changes * _CALLS_A_TURN <= fewer_calls:
@@ -493,23 +498,29 @@ def _work_times(
     of_span = back[thread_of_evidence]
     times = times_of_evidence[0], times_of_evidence[1]
     process_of = {int(back[place]): process for place, (process, _) in enumerate(names)}
+    flows_of: dict[str, set[int]] = {}
+    for number, process in process_of.items():
+        flows_of.setdefault(process, set()).add(number)
     work_of, devices = {}, _devices_of(flow, calls[2])
+    spans_of, calls_of = places_of(of_span, len(names)), places_of(flow, len(names))
+    idle_of = [(start, end, places_of(back[threads], len(names))) for threads, start, end in idle]
     for flow_number in np.unique(of_span[(of_span >= 0) & ~waiting]).tolist():
-        flow_spans = of_span == flow_number
-        work_time = iv.union(iv.intervals(*_masked(times, flow_spans & ~waiting)))
-        not_work = [iv.intervals(*_masked(times, flow_spans & waiting))]
-        not_work += [iv.intervals(*_masked((start, end), back[threads] == flow_number)) for threads, start, end in idle]
+        flow_spans = spans_of[flow_number]
+        work_time = iv.union(iv.intervals(*_taken(times, flow_spans[~waiting[flow_spans]])))
+        not_work = [iv.intervals(*_taken(times, flow_spans[waiting[flow_spans]]))]
+        not_work += [iv.intervals(*_taken((start, end), places[flow_number])) for start, end, places in idle_of]
         for other_flow in {
             number
-            for number, process in process_of.items()
-            if process == process_of[flow_number] and number != flow_number
+            for number in flows_of[process_of[flow_number]] - {flow_number}
             if number in devices and (flow_number not in devices or devices[number] & devices[flow_number])
         }:
-            points = np.sort(calls[0][(calls[2] >= 0) & (flow == other_flow)])
-            edges = [*_masked(times, flow_spans), *_masked(calls[:2], flow == flow_number)]
-            of_other = _masked(calls[:2], flow == other_flow), _masked(times, (of_span == other_flow) & ~waiting)
+            other_calls, other_spans = calls_of[other_flow], spans_of[other_flow]
+            points = np.sort(calls[0][other_calls[calls[2][other_calls] >= 0]])
+            edges = [*_taken(times, flow_spans), *_taken(calls[:2], calls_of[flow_number])]
+            of_other = _taken(calls[:2], other_calls), _taken(times, other_spans[~waiting[other_spans]])
             still = _times_for_another(edges, points, *map(np.concatenate, zip(*of_other, strict=True)))
-            not_work.append(iv.difference(still, iv.union(iv.intervals(*_masked(times, flow_spans & certain)))))
+            is_certain = iv.union(iv.intervals(*_taken(times, flow_spans[certain[flow_spans]])))
+            not_work.append(iv.difference(still, is_certain))
         not_work = [excluded for excluded in not_work if len(excluded)]
         work_time = iv.difference(work_time, iv.union(*not_work)) if not_work else work_time
         if len(work_time):
@@ -552,5 +563,5 @@ def _times_for_another(edges: list[Column], points: Column, start: Column, end: 
     return iv.intervals(moments[:-1][agrees], moments[1:][agrees])
 
 
-def _masked(times: tuple[Column, Column], mask: NDArray[np.bool_]) -> tuple[Column, Column]:
-    return times[0][mask], times[1][mask]
+def _taken(times: tuple[Column, Column], places: Column) -> tuple[Column, Column]:
+    return times[0][places], times[1][places]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, concat, distinct, frame
+from tracekit.columns import categorical, concat, distinct, frame, places_of
 from tracekit.devices import natural, on_host
 from tracekit.readers.merge import clock_alignment, same_host, shared_ends
 from tracekit.readers.merge.clock_alignment import Clock, listing
@@ -335,8 +335,8 @@ def _first_alike(pairs: Numbers, value: Numbers, block: Numbers, linked: NDArray
     loose = np.flatnonzero(~linked[block])
     codes, first = distinct(value[loose])
     same[loose] = loose[first[codes]]
-    of_block = _grouped(block, len(linked))
-    pairs_of_block = _grouped(block[pairs[:, 0]], len(linked))
+    of_block = places_of(block, len(linked))
+    pairs_of_block = places_of(block[pairs[:, 0]], len(linked))
     place = np.zeros(len(block), np.int64)
     for rows in of_block:
         place[rows] = np.arange(len(rows))
@@ -347,12 +347,6 @@ def _first_alike(pairs: Numbers, value: Numbers, block: Numbers, linked: NDArray
         links = links[np.lexsort(links.T[::-1])]
         same[rows] = rows_of.setdefault((value[rows].tobytes(), links.tobytes()), rows)
     return same
-
-
-def _grouped(group: Numbers, groups: int) -> list[Numbers]:
-    """The places at which each of the numbers 0..groups stands in `group`, in order."""
-    order = np.argsort(group, kind="stable")
-    return np.split(order, np.searchsorted(group[order], np.arange(1, groups)))
 
 
 def _coded(column: pd.Series) -> Numbers:
