@@ -194,6 +194,8 @@ def _by_host(
 
 def _by_thread(table: pd.DataFrame, places: NDArray[np.int64], merges: bool = True) -> dict[Thread, Intervals]:
     """The times of the rows `places` of a frame by thread, merged if it `merges`."""
+    if not len(places):
+        return {}
     spans = iv.intervals(table["start_ps"].to_numpy()[places], table["end_ps"].to_numpy()[places])
     by_thread = _places_by_thread(table, places)
     return {thread: iv.union(spans[own]) if merges else spans[own] for thread, own in by_thread.items()}
@@ -207,6 +209,12 @@ def _places_by_thread(table: pd.DataFrame, places: NDArray[np.int64]) -> dict[Th
     order = np.argsort(key, kind="stable")
     heads = np.flatnonzero(np.append(True, np.diff(key[order]) != 0))
     return dict(zip(threads_of(table, places[first]), np.split(order, heads[1:]), strict=True))
+
+
+def numbered_threads(table: pd.DataFrame) -> tuple[NDArray[np.int64], list[Thread]]:
+    """The number of the thread of each row of a table of calls or spans, (n,), and the thread of each number."""
+    number, first = distinct(*(table[column].cat.codes.to_numpy() for column in ("host", "process", "thread")))
+    return number, threads_of(table, first)
 
 
 def threads_of(table: pd.DataFrame, places: NDArray[np.int64]) -> list[Thread]:

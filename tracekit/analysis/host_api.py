@@ -13,7 +13,7 @@ from tracekit import notebook
 from tracekit.analysis.blocking_copies import blocking_copies
 from tracekit.analysis.host_records import RECORD, around, is_repeated, plain, text_numbers, thread_numbers
 from tracekit.analysis.idle_gaps import Gaps, idle_intervals, launching_threads, longest_gaps
-from tracekit.columns import by_label, categorical, distinct, frame
+from tracekit.columns import by_label, categorical, distinct, frame, places_of
 from tracekit.readers.nested import innermost
 from tracekit.timeline.syncs import CLOCKS_PS
 from tracekit.timeline.timeline import Timeline, begins_inside
@@ -279,8 +279,8 @@ def _places(
 
 def _by_device(gaps: Gaps) -> pd.DataFrame:
     rows = []
-    for device, name in enumerate(gaps.devices):
-        length = np.sort(gaps.length[gaps.device == device])[::-1]
+    for name, places in zip(gaps.devices, places_of(gaps.device, len(gaps.devices)), strict=True):
+        length = np.sort(gaps.length[places])[::-1]
         if len(length):
             idle_ps = iv.sum_exactly(length)
             half = int(np.searchsorted(2 * np.cumsum(length), idle_ps)) + 1

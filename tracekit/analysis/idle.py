@@ -1,7 +1,7 @@
 """Why each device stood idle: every picosecond without work goes to exactly one cause, by what the trace proves."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis.host_activity import HostActivity, Thread, host_activity, threads_of
+from tracekit.analysis.host_activity import HostActivity, Thread, host_activity, numbered_threads
 from tracekit.analysis.host_times import PROMPT_PS, slow_call_ps
 from tracekit.columns import distinct, frame
 from tracekit.intervals import Intervals
@@ -131,11 +131,11 @@ class Pieces:
 
     def columns(self) -> list[NDArray[Any]]:
         """The columns in their order."""
-        return [getattr(self, column.name) for column in fields(self)]
+        return [self.start, self.end, self.label, self.next, self.interval]
 
     def spans(self) -> Intervals:
         """Shape (m, 2)."""
-        return np.column_stack([self.start, self.end])
+        return iv.intervals(self.start, self.end)
 
 
 _EMPTY = np.empty(0, np.int64)
@@ -178,7 +178,7 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
     Each interval is what was before the next launch (the host's part), then a proven wait of the launched work, then
     the time in the call if that was slow, then the rest; parts that are empty vanish.
     """
-    rows, launch, calls = timeline.rows, timeline.launch, timeline.trace.launches
+    rows, launch = timeline.rows, timeline.launch
     before, after = timeline.gaps(device)
     start, end = rows.end[before], rows.start[after]
     launch_after = launch[after]
@@ -186,8 +186,7 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
     in_one_program = _in_one_program(timeline, before, after)
     has_launch = linked & ~in_one_program & (rows.devices[device] not in timeline.clock_errors)
     call_start, call_end = (
-        np.where(has_launch, times[launch_after] if len(times) else 0, start)
-        for times in (calls["start_ps"].to_numpy(), calls["end_ps"].to_numpy())
+        np.where(has_launch, times[launch_after] if len(times) else 0, start) for times in timeline.call_times
     )
     launch_moment = np.clip(call_start, start, end)
     wait_end, wait_cause = _waits(timeline, device, (before, after), launch_moment)
@@ -258,7 +257,7 @@ def _waits(
             & (end[collective_gaps] - end_elsewhere <= PROMPT_PS)
         )
         wait_end[collective_gaps[explains]] = end_elsewhere[explains]
-    call_starts = timeline.trace.launches["start_ps"].to_numpy()
+    call_starts, _ = timeline.call_times
     for lane, moment, row in _lane_waits(timeline, device):
         gaps_of_lane = np.flatnonzero(
             (timeline.launch[after] >= 0) & ((lane == -1) | (rows.codes_at("lane", after) == lane))
@@ -325,12 +324,14 @@ def _refine(timeline: Timeline, host: HostActivity, device: int, pieces: Pieces)
     """The pieces, with the host's parts cut by what the launching thread was doing."""
     rows = timeline.rows
     host_pieces = np.flatnonzero(pieces.label == CAUSE_CODE[Cause.HOST])
-    launches, call = timeline.trace.launches, timeline.launch[pieces.next[host_pieces]]
-    which, first = distinct(*(launches[column].cat.codes.to_numpy()[call] for column in ("process", "thread")))
+    thread_of_call, threads = timeline.once("threads of calls", lambda: numbered_threads(timeline.trace.launches))
+    which = thread_of_call[timeline.launch[pieces.next[host_pieces]]]
     refined, unchanged = [], np.ones(len(pieces), bool)
-    for code, thread in enumerate(threads_of(launches, call[first])):
-        claims = _claims(host, rows.hosts[device], device, thread)
-        places = host_pieces[which == code]
+    for number in np.unique(which).tolist():
+        claims = _claims(host, rows.hosts[device], device, threads[number])
+        if not claims:
+            continue
+        places = host_pieces[which == number]
         spans = iv.intervals(pieces.start[places], pieces.end[places])
         places = places[iv.within(iv.union(*(times for _, times in claims)), spans) > 0]
         unchanged[places] = False

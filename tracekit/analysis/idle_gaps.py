@@ -95,7 +95,7 @@ def launching_threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[pd.
 def longest_gaps(timeline: Timeline, gaps: Gaps) -> pd.DataFrame:
     """The LARGEST longest gaps (LONGEST_COLUMNS), and what the host did in them."""
     order = np.argsort(-gaps.length, kind="stable")[:LARGEST]
-    idle_of = [iv.sum_exactly(gaps.length[gaps.device == device]) for device in range(len(gaps.devices))]
+    idle_of = iv.sums(gaps.length, gaps.device, len(gaps.devices))
     launched = np.append(timeline.trace.launches["start_ps"].to_numpy(), 0)[gaps.launch]
     doing = _doing(timeline, gaps, order, (gaps.launch >= 0) & (launched > gaps.begin))
     rows = []

@@ -239,7 +239,7 @@ def _depth(depths: Sequence[_Depth]) -> pd.DataFrame:
     return frame(
         DEPTH_COLUMNS,
         {
-            "device": [name for name, _, mean in depths for _ in range(len(mean))],
+            "device": pd.array([name for name, _, _ in depths], dtype="str").repeat([len(mean) for *_, mean in depths]),
             "start_ps": np.concatenate([edges[:-1] for _, edges, _ in depths]),
             "end_ps": np.concatenate([edges[1:] for _, edges, _ in depths]),
             "mean": np.concatenate([mean for _, _, mean in depths]),

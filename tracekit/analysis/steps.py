@@ -374,7 +374,7 @@ def time_spent(device: DeviceUnions, windows: Intervals) -> dict[str, NDArray[np
         points = np.clip(windows, edges[0], edges[-1])
         cell = np.minimum(np.searchsorted(edges, points, side="right"), len(code)) - 1
         past = points - edges[cell]
-        for cell_code in range(len(cells)):
+        for cell_code in np.flatnonzero(np.bincount(code)).tolist():
             cells_of_code = np.flatnonzero(code == cell_code)
             # Up to each point: the cells of this code that end before it, and what is past of the one that holds it.
             ended_ps = np.append(0, np.cumsum(edges[cells_of_code + 1] - edges[cells_of_code]))

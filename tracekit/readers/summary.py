@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, frame
+from tracekit.columns import categorical, frame, labels
 from tracekit.errors import TraceError
 from tracekit.readers.content import Content
 from tracekit.trace import FRAME_COLUMNS, HOST_WORK_COLUMNS, Trace
@@ -250,15 +250,15 @@ def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _host(archive: zipfile.ZipFile, manifest: Mapping[str, Any]) -> HostTrace:
-    labels: dict[tuple[str, str], list[str]] = {}
+    texts: dict[tuple[str, str], list[str]] = {}
     for name, column, label in zip(*_table(archive, _LABELS).to_pydict().values(), strict=True):
-        labels.setdefault((name, column), []).append(label)
+        texts.setdefault((name, column), []).append(label)
     frames: dict[str, Any] = {}
     # What has neither rows nor labels a Trace makes itself, in less time.
-    for name in dict.fromkeys([*manifest["steps"], *(name for name, _ in labels), "events"]):
+    for name in dict.fromkeys([*manifest["steps"], *(name for name, _ in texts), "events"]):
         columns = FRAME_COLUMNS[name]
         table = _table(archive, name) if name in manifest["steps"] else pa.table({})
-        texts_of = {column: labels[name, column] for column in columns if (name, column) in labels}
+        texts_of = {column: texts[name, column] for column in columns if (name, column) in texts}
         data = _unpacked(table, manifest["steps"].get(name, {}), texts_of)
         if "span" in data:
             data |= _calls(frames["spans"], data["span"], texts_of)
@@ -289,13 +289,14 @@ def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, list[str]]) -
     """The columns of calls that repeat those of the spans at `place` (n,); `texts` are those of the calls."""
     data: dict[str, Any] = {}
     for name in _CALL:
-        values = spans[name].iloc[place]
-        if isinstance(values.dtype, pd.CategoricalDtype):
+        values = spans[name].array
+        if isinstance(values, pd.Categorical):
             own = texts.get(name, [])
-            place_of = pd.Index(own, dtype="str").get_indexer(values.cat.categories)
-            data[name] = _text(np.append(place_of, -1)[values.cat.codes], own)
+            code_of = {text: code for code, text in enumerate(own)}
+            codes = np.array([*(code_of.get(text, -1) for text in labels(values)), -1])
+            data[name] = _text(codes[values.codes[place]], own)
         else:
-            data[name] = values.to_numpy()
+            data[name] = values[place]
     return data
 
 
@@ -305,16 +306,17 @@ def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, lis
     for name in table.column_names:
         column = table[name].combine_chunks()
         if name not in steps:
-            data[name] = table.select([name]).to_pandas(types_mapper=_OTHER_TYPES.get)[name]
+            data[name] = column.to_pandas(types_mapper=_OTHER_TYPES.get)
             continue
-        null = column.is_null().to_numpy(zero_copy_only=False)
-        numbers = column.fill_null(0).to_numpy() * np.int64(steps[name])
+        # Most columns have no null: to look for them takes longer than all else, of the few rows of one of many hosts.
+        null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+        numbers = (column if null is None else column.fill_null(0)).to_numpy() * np.int64(steps[name])
         if name not in ("gap_ps", "length_ps"):
             numbers = np.cumsum(numbers)
         if name in texts:
-            data[name] = _text(np.where(null, -1, numbers), texts[name])
+            data[name] = _text(numbers if null is None else np.where(null, -1, numbers), texts[name])
         else:
-            data[name] = pd.arrays.IntegerArray(np.where(null, 0, numbers), null) if null.any() else numbers
+            data[name] = numbers if null is None else pd.arrays.IntegerArray(np.where(null, 0, numbers), null)
     if "gap_ps" in data:
         data["start_ps"] = np.cumsum(data["gap_ps"] + data["length_ps"]) - data["length_ps"]
     if "length_ps" in data:

@@ -83,7 +83,7 @@ class Rows:
         """The same of some rows, such as those of one device."""
         return self._codes(column)[places].astype(np.int64)
 
-    def _codes(self, column: str) -> NDArray[np.signedinteger[Any]]:
+    def _codes(self, column: str) -> NDArray[np.integer[Any]]:
         return self._once(f"codes {column}", lambda: self.events[column].cat.codes.to_numpy()[self.at])
 
     def labels(self, column: str) -> list[str]:

@@ -180,8 +180,8 @@ def _inner(spans: pd.DataFrame) -> NDArray[np.bool_]:
     """Which spans are no step: those inside another of their thread, or of another name of their host; and a single one
     that wraps several such."""
     start, end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
-    host, thread = (spans.groupby(key, sort=False).ngroup().to_numpy() for key in (["host"], THREAD))
-    name = pd.factorize(spans["name"])[0]
+    host, thread = (np.asarray(spans.groupby(key, sort=False).ngroup(), np.int64) for key in (["host"], THREAD))
+    name = np.asarray(pd.factorize(spans["name"])[0], np.int64)
     often = spans.groupby([*THREAD, "name"], sort=False)["name"].transform("size").to_numpy()
     inner = np.zeros(len(spans), bool)
     for places in places_of(host, int(host.max(initial=-1)) + 1):

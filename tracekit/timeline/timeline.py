@@ -139,6 +139,13 @@ class Timeline:
         launch[self.whole.rows.at] = self.whole.launch
         return launch[self.place]
 
+    @part
+    def call_times(self) -> tuple[Column, Column]:
+        """When each call of `trace.launches` begins and ends; as columns of the frame, what is asked once a device or
+        host would take longer to be found than to be used."""
+        calls = self.trace.launches
+        return calls["start_ps"].to_numpy(), calls["end_ps"].to_numpy()
+
     @property
     def timed_launch(self) -> Column:
         """The same, -1 also for rows of devices whose times cannot be compared with those of their host."""

@@ -235,6 +235,7 @@ def _drained_rows(rows: Rows, launch: Column, order: Column, flow: Column, calls
     last_row = np.full(len(end), -1)
     last_row[launch[launched]] = launched  # the last to end is written last
     ends = np.append(rows.end, np.iinfo(np.int64).min)[last_row][order]
+    end_of_row = np.append(rows.end, np.iinfo(np.int64).max)
     drained_row = np.full(len(end), -1)
     for calls_of_flow in np.split(np.arange(len(order)), np.flatnonzero(np.diff(flow[order])) + 1):
         if len(calls_of_flow) == 0:
@@ -245,7 +246,7 @@ def _drained_rows(rows: Rows, launch: Column, order: Column, flow: Column, calls
         call = order[calls_of_flow]
         row = np.where(before >= 0, last_row[call][before], -1)
         previous_end = np.where(predecessor[call] >= 0, end[predecessor[call]], np.iinfo(np.int64).max)
-        row_end = np.append(rows.end, np.iinfo(np.int64).max)[row]
+        row_end = end_of_row[row]
         drained_row[call] = np.where((row_end <= until[call]) & (row_end > previous_end), row, -1)
     return drained_row
 

@@ -5,7 +5,7 @@ began or stopped recording earlier, the shift in k is found under which the ends
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, distinct
+from tracekit.columns import categorical, distinct, places_of
 from tracekit.readers.merge import clock_fit
 from tracekit.readers.merge.clock_fit import Fit, Line
 from tracekit.vocabulary.collectives import OPERATIONS, operation
@@ -41,14 +41,41 @@ Column = NDArray[np.int64]
 _TIMES = ["first_end", "last_end", "last_start"]
 # First end, last end and last start over the devices of one host, shape (occurrences, 3), in order, ps.
 Occurrences = NDArray[np.int64]
-Key = tuple[object, ...]
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """n rows of collectives, one per device and occurrence, by end; all columns have shape (n,), times are in ps.
+
+    `codes` are numbers of what _LEVELS names, and `number` of the operation, its group and its number in that, the same
+    on all hosts; `run` is that of an execution. They are -1 where a row has none. `is_sure`: whether all ranks meet;
+    `size` in bytes, -1 where ranks may have others.
+    """
+
+    codes: Mapping[str, Column]
+    device: Column
+    start: Column
+    end: Column
+    run: Column
+    number: Column
+    is_sure: NDArray[np.bool_]
+    size: Column
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+    def taken(self, rows: slice | NDArray[Any]) -> "Rows":
+        """Those `rows` alone."""
+        columns = (getattr(self, field.name)[rows] for field in fields(self)[1:])
+        return Rows({name: codes[rows] for name, codes in self.codes.items()}, *columns)
 
 
 @dataclass(frozen=True)
 class Host:
-    """The collectives of one host: `rows`, one per device and occurrence, by end, and the step of its times in ps."""
+    """The collectives of one host, and the step of its times in ps."""
 
-    rows: pd.DataFrame
+    rows: Rows
     resolution_ps: int
 
     @cached_property
@@ -62,48 +89,39 @@ class Host:
         return self._levels[columns]
 
     @cached_property
+    def sure(self) -> frozenset[int]:
+        """The codes of operations in which all ranks meet."""
+        return frozenset(np.unique(self.rows.codes["op"][self.rows.is_sure]).tolist())
+
+    @cached_property
     def numbers(self) -> pd.DataFrame | None:
         """Of the collectives that are numbered, whose ranks all meet, and that no device ran twice under one number.
 
-        Indexed by what `numbered` says: first end, last end and last start over the devices in ps, and the size in
-        bytes where all ranks have the same; null where that is unknown. None without any.
+        Indexed by `Rows.number`: first end, last end and last start over the devices in ps, and the size in bytes where
+        all ranks have the same; -1 where that is unknown. None without any.
         """
-        number = self.numbered
-        rows = self.rows[(number.notna() & (self.rows["op"] != _UNSURE)).to_numpy(bool)]
+        rows = self.rows.taken((self.rows.number >= 0) & self.rows.is_sure)
         if not len(rows):
             return None
-        equal = rows["op"].map(lambda op: OPERATIONS[op].equal).to_numpy(bool)
         table = pd.DataFrame(
             {
-                "number": number.loc[rows.index],
-                "device": rows["device"].cat.codes,
-                "size": rows["bytes"].where(equal),
-                "first_end": rows["end_ps"],
-                "last_end": rows["end_ps"],
-                "last_start": rows["start_ps"],
+                "number": rows.number,
+                "device": rows.device,
+                "size": rows.size,
+                "first_end": rows.end,
+                "last_end": rows.end,
+                "last_start": rows.start,
             }
         )
         twice = table.loc[table.duplicated(["number", "device"]), "number"]
         table = table[~table["number"].isin(twice)]
-        return table.groupby("number").agg(
-            {"first_end": "min", "last_end": "max", "last_start": "max", "size": "first"}
-        )
+        return table.groupby("number").agg({"first_end": "min", "last_end": "max", "last_start": "max", "size": "max"})
 
     @cached_property
-    def numbered(self) -> pd.Series:
-        """What and which of its group each row is, as text, where the group's collectives are numbered; else null."""
-        if self.rows["sequence"].isna().all():
-            return pd.Series([None] * len(self.rows), index=self.rows.index, dtype="str")
-        op, group, ranks, number = (
-            self.rows[column].astype("str").fillna("") for column in ("op", "group", "ranks", "sequence")
-        )
-        return (op + "|" + group + "|" + ranks + "|" + number).where(self.rows["sequence"].notna())
-
-    @cached_property
-    def _keys(self) -> tuple[tuple[pd.Series, frozenset[Any]], ...]:
+    def _keys(self) -> tuple[tuple[Column, frozenset[int]], ...]:
         """The execution, and the number in its group, of each row, and which there are."""
-        columns = (self.rows["run_id"], self.numbered)
-        return tuple((column, frozenset(column.dropna().unique().tolist())) for column in columns)
+        columns = (self.rows.run, self.rows.number)
+        return tuple((column, frozenset(np.unique(column[column >= 0]).tolist())) for column in columns)
 
     def shared_with(self, other: "Host") -> "Host":
         """The same host without the executions, and without the numbers of a group, that `other` did not record.
@@ -114,8 +132,8 @@ class Host:
         for (own, mine), (_, others) in zip(self._keys, other._keys, strict=True):
             common = mine & others
             if common and len(common) < len(mine):
-                keep &= (own.isna() | own.isin(common)).to_numpy(bool)
-        return self if keep.all() else Host(self.rows[keep], self.resolution_ps)
+                keep &= (own < 0) | np.isin(own, [*common])
+        return self if keep.all() else Host(self.rows.taken(keep), self.resolution_ps)
 
 
 @dataclass(frozen=True)
@@ -188,6 +206,10 @@ class Compared:
         return bool(2 * near.sum() >= len(near) and (together >= -slack).all())
 
 
+# A comparison, and whether it is surely of one collective over all ranks.
+_Match = tuple[bool, Compared]
+
+
 def needed(events: pd.DataFrame, lengths: Sequence[int]) -> Column:
     """The places of the rows of an events frame that a comparison needs: collectives, and of each file, of which it
     holds `lengths` rows one after the other, enough others to see the times' step."""
@@ -201,24 +223,43 @@ def by_host(events: pd.DataFrame, hosts: Sequence[str]) -> dict[str, Host]:
     """The collectives of each of `hosts` in an events frame (EVENT_COLUMNS)."""
     code = events["host"].cat.codes.to_numpy()
     names = [str(name) for name in events["host"].cat.categories]
-    by_code = np.argsort(code, kind="stable")
-    first = np.searchsorted(code[by_code], np.arange(len(names) + 1))
+    of_host = places_of(code, len(names))
     times = events[["start_ps", "end_ps"]].to_numpy()
-    collective = events.iloc[np.flatnonzero((events["kind"] == Kind.COLLECTIVE.value).to_numpy())]
-    op = _ops(collective)
-    rows = collective.assign(op=op)[pd.notna(op)]
-    host, end = rows["host"].cat.codes.to_numpy(), rows["end_ps"].to_numpy()
-    rows = rows.iloc[np.lexsort((end, host))]
-    bounds = np.searchsorted(np.sort(host), np.arange(len(names) + 1))
+    rows, host = _rows(events)
+    bounds = np.searchsorted(host, np.arange(len(names) + 1))
     found = {
-        name: Host(
-            rows.iloc[bounds[at] : bounds[at + 1]].reset_index(drop=True),
-            _resolution(times[by_code[first[at] : first[at + 1]][:_SAMPLE]]),
-        )
+        name: Host(rows.taken(slice(bounds[at], bounds[at + 1])), _resolution(times[of_host[at][:_SAMPLE]]))
         for at, name in enumerate(names)
     }
-    nothing = Host(rows.iloc[:0], _resolution(times[:0]))
+    nothing = Host(rows.taken(slice(0)), _resolution(times[:0]))
     return {host: found.get(host, nothing) for host in hosts}
+
+
+def _rows(events: pd.DataFrame) -> tuple[Rows, Column]:
+    """The collectives of an events frame by host and end, and the code of the host of each: (n,)."""
+    collective = events.iloc[np.flatnonzero((events["kind"] == Kind.COLLECTIVE.value).to_numpy())]
+    op = _ops(collective)
+    table = collective.assign(op=op)[pd.notna(op)]
+    host = table["host"].cat.codes.to_numpy().astype(np.int64)
+    order = np.lexsort((table["end_ps"].to_numpy(), host))
+    table, host = table.iloc[order], host[order]
+    ops, names = pd.factorize(table["op"])
+    codes = {name: _coded(table[name]) for name in _LEVELS[0] if name != "op"} | {"op": ops}
+    sequence = _coded(table["sequence"])
+    number, _ = distinct(ops, codes["group"], codes["ranks"], sequence)
+    equal = np.array([*(OPERATIONS[op].equal for op in names), False], bool)[ops]
+    size = table["bytes"].to_numpy(np.int64, na_value=-1)
+    rows = Rows(
+        codes,
+        table["device"].cat.codes.to_numpy().astype(np.int64),
+        table["start_ps"].to_numpy(),
+        table["end_ps"].to_numpy(),
+        _coded(table["run_id"]),
+        np.where(sequence < 0, -1, number),
+        np.array([*(op != _UNSURE for op in names), False], bool)[ops],
+        np.where(equal, size, -1),
+    )
+    return rows, host
 
 
 def compare(a: Host, b: Host, timed: bool) -> Compared | None:
@@ -233,10 +274,10 @@ def compare(a: Host, b: Host, timed: bool) -> Compared | None:
     numbered = _by_number(a, b, resolution)
     if numbered and len(numbered.ahead) >= clock_fit.ENOUGH:
         return numbered
-    comparisons: list[tuple[bool, Compared]] = []
+    comparisons: list[_Match] = []
     own, other = a.shared_with(b), b.shared_with(a)
     for columns in _LEVELS:
-        level = _matches(own.level(columns), other.level(columns), resolution, timed)
+        level = _matches(own, other, columns, resolution, timed)
         if any(sure and len(comparison.ahead) >= clock_fit.ENOUGH for sure, comparison in level):
             comparisons = level
             break
@@ -260,7 +301,7 @@ def _by_number(a: Host, b: Host, resolution: int) -> Compared | None:
     first, second = a.numbers, b.numbers
     both = first.index.intersection(second.index)
     first, second = first.loc[both], second.loc[both]
-    same = first["size"].isna() | second["size"].isna() | (first["size"] == second["size"])
+    same = (first["size"] < 0) | (second["size"] < 0) | (first["size"] == second["size"])
     times = [table[same.to_numpy(bool)][_TIMES].to_numpy(np.int64) for table in (first, second)]
     order = np.argsort(times[1][:, 1], kind="stable")
     if not len(order):
@@ -309,39 +350,37 @@ def _resolution(times: NDArray[np.int64]) -> int:
     return next(step for step in _STEPS_PS if not (apart % step).any())
 
 
-def _matches(
-    a: Mapping[Key, Occurrences], b: Mapping[Key, Occurrences], resolution: int, timed: bool
-) -> list[tuple[bool, Compared]]:
+def _matches(own: Host, other: Host, columns: tuple[str, ...], resolution: int, timed: bool) -> list[_Match]:
     """Every collective that both have, compared, and whether it is surely one over all ranks."""
-    shared = [(what[0] != _UNSURE, _aligned(a[what], b[what], resolution, timed)) for what in a if what in b]
+    a, b = own.level(columns), other.level(columns)
+    shared = [(what[0] in own.sure, _aligned(a[what], b[what], resolution, timed)) for what in a if what in b]
     return [(sure, comparison) for sure, comparison in shared if comparison]
 
 
-def _occurrences(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[Key, Occurrences]:
+def _occurrences(rows: Rows, columns: Sequence[str]) -> Mapping[Key, Occurrences]:
     """The occurrences of each collective, told apart by `columns`; the k-th on each device are one."""
     if not len(rows):
         return {}
-    which, first = distinct(*(_coded(rows[column]) for column in columns))
-    on_device, _ = distinct(which, rows["device"].cat.codes.to_numpy())
+    which, first = distinct(*(rows.codes[column] for column in columns))
+    on_device, _ = distinct(which, rows.device)
     order = np.argsort(on_device, kind="stable")
     k = np.empty(len(rows), np.int64)
     k[order] = np.arange(len(rows)) - np.searchsorted(on_device[order], on_device[order])
     by_occurrence = np.lexsort((k, which))
     begins = np.flatnonzero(np.diff(which[by_occurrence], prepend=-1) | np.diff(k[by_occurrence], prepend=-1))
-    start, end = rows["start_ps"].to_numpy()[by_occurrence], rows["end_ps"].to_numpy()[by_occurrence]
+    start, end = rows.start[by_occurrence], rows.end[by_occurrence]
     table = np.column_stack(
         [np.minimum.reduceat(end, begins), np.maximum.reduceat(end, begins), np.maximum.reduceat(start, begins)]
     )
-    values = rows[list(columns)].iloc[first].astype(object)
-    keys = [tuple(None if pd.isna(value) else value for value in key) for key in values.itertuples(index=False)]
+    keys = zip(*(rows.codes[column][first].tolist() for column in columns), strict=True)
     return dict(zip(keys, np.split(table, np.flatnonzero(np.diff(which[by_occurrence][begins])) + 1), strict=True))
 
 
-def _coded(column: pd.Series) -> NDArray[Any]:
-    """A number for each value of a column."""
+def _coded(column: pd.Series) -> Column:
+    """A number for each value of a column, -1 for null."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.codes.to_numpy().astype(np.int64)
-    return pd.factorize(column)[0]
+    return np.asarray(pd.factorize(column)[0], np.int64)
 
 
 def _aligned(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> Compared | None:
