@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tracekit import jit
@@ -44,6 +45,17 @@ def test_numba_is_told_truly_whether_scipy_is_there() -> None:
 
     jit.start()
     assert (importlib.util.find_spec("scipy") is not None) == arraymath._HAVE_BLAS
+
+
+def test_a_loop_is_compiled_once_it_is_to_run_over_many_rows_or_has() -> None:
+    def double(values: np.ndarray) -> np.ndarray:
+        return values * 2
+
+    third = jit.COMPILE_FROM_ROWS // 3 + 1
+    used = [jit.loop(double, rows) for rows in (third, third, third, 1)]
+    assert [each is double for each in used] == [True, True, False, False]
+    assert jit.loop(double, jit.COMPILE_FROM_ROWS) is used[-1]
+    assert used[-1](np.arange(3)).tolist() == [0, 2, 4]
 
 
 @pytest.mark.parametrize("enabled", [True, False])

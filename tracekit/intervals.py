@@ -101,10 +101,12 @@ def intersection(a: Intervals, b: Intervals) -> Intervals:
 
 def difference(a: Intervals, b: Intervals) -> Intervals:
     """What `a` holds and `b` does not, merged."""
-    if len(a) == 0:
-        return EMPTY
-    whole = (int(a[:, 0].min()), int(a[:, 1].max()))
-    return intersection(a, complement(b, whole))
+    kept, removed = union(a), union(b)
+    if len(kept) == 0 or len(removed) == 0:
+        return kept
+    # What lies around `removed`, as far as `kept` reaches.
+    low, high = min(int(kept[0, 0]), int(removed[0, 0])), max(int(kept[-1, 1]), int(removed[-1, 1]))
+    return intersection(kept, intervals(np.append(low, removed[:, 1]), np.append(removed[:, 0], high)))
 
 
 def complement(a: Intervals, window: tuple[int, int]) -> Intervals:

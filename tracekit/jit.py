@@ -3,7 +3,8 @@
 import gc
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -12,18 +13,26 @@ from tracekit.code_cache import keep
 
 # Below this many rows the plain loop is done before numba is imported and its code loaded.
 COMPILE_FROM_ROWS = 50_000
+_so_far: Counter[Hashable] = Counter()
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def loop(function: F, rows: int) -> F:
-    """`function`, compiled if it is to run over many `rows` and numba is there; its result is the same.
+    """`function`, compiled if it is to run over many `rows`, or has already, and numba is there; its result is the
+    same.
 
     `function` takes numpy arrays, numbers and plain tuples of them, and calls nothing of tracekit. No NamedTuple: numba
     writes its class into the index of what it keeps on disk, which fails to load once that class has another name.
     Compiled, it holds no GIL.
     """
-    return compiled(function) if rows >= COMPILE_FROM_ROWS else function
+    return compiled(function) if pays(function, rows, COMPILE_FROM_ROWS) else function
+
+
+def pays(what: Hashable, amount: int, least: int) -> bool:
+    """Whether this process has had at least so much of something to do: many small files are as much as a large one."""
+    _so_far[what] += amount
+    return _so_far[what] >= least
 
 
 @cache

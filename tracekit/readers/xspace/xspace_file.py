@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tracekit import cores
 from tracekit.columns import categorical, distinct
 from tracekit.errors import TraceError
-from tracekit.jit import compiled, start, without_collection
+from tracekit.jit import compiled, pays, start, without_collection
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers import unpacking
 from tracekit.readers.content import Content
@@ -871,8 +871,8 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
 
 
 def _file(buf: Any) -> _File:
-    """The bytes of a file with the loops over them: compiled if the file is large and numba is there."""
-    loops = _compiled_loops() if len(buf) >= COMPILE_FROM_BYTES else None
+    """The bytes of a file with the loops over them: compiled if there are many and numba is there."""
+    loops = _compiled_loops() if pays("XSpace", len(buf), COMPILE_FROM_BYTES) else None
     if loops is None:
         return _File(buf, buf, _Loops(read_spans, read_entries, count_events, decode_events))
     return _File(buf, _view(buf), loops)
