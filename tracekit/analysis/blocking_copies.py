@@ -32,6 +32,10 @@ def blocking_copies(timeline: Timeline) -> NDArray[np.int64]:
     returned promptly after that end (both WAKE_PS).
     """
     # Inside windows rows are cut.
+    return timeline.whole.once("blocking copies", lambda: _blocking_copies(timeline))
+
+
+def _blocking_copies(timeline: Timeline) -> NDArray[np.int64]:
     rows, launches, launch = timeline.whole.rows, timeline.trace.launches, timeline.whole.timed_launch
     is_synchronous = by_label(launches["name"].array, copies_synchronously).astype(bool)
     row = np.flatnonzero((launch >= 0) & (rows.kind == CODE[Kind.MEMCPY]))
@@ -44,7 +48,12 @@ def blocking_copies(timeline: Timeline) -> NDArray[np.int64]:
     waited = (end <= until) & waited | is_synchronous[call] & (end <= until + CLOCKS_PS)
     blocks = is_synchronous.copy()
     blocks[call] = waited & np.isin(way, ("D2H", "H2D"))
-    return np.flatnonzero(blocks & ~is_repeated(launches))
+    return np.flatnonzero(blocks & ~repeated_calls(timeline))
+
+
+def repeated_calls(timeline: Timeline) -> NDArray[np.bool_]:
+    """Which of the launches of a trace repeat another one, found once (`is_repeated`)."""
+    return timeline.whole.once("repeated calls", lambda: is_repeated(timeline.trace.launches))
 
 
 def _directions(rows: Rows, row: NDArray[np.int64]) -> NDArray[np.object_]:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis.blocking_copies import blocking_copies
-from tracekit.analysis.host_records import RECORD, around, is_repeated, plain, text_numbers, thread_numbers
+from tracekit.analysis.blocking_copies import blocking_copies, repeated_calls
+from tracekit.analysis.host_records import RECORD, around, plain, text_numbers, thread_numbers
 from tracekit.analysis.idle_gaps import Gaps, idle_intervals, launching_threads, longest_gaps
 from tracekit.columns import by_label, categorical, distinct, frame, places_of
 from tracekit.readers.nested import innermost
@@ -163,7 +163,7 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     """The calls of the runtimes, and the waits among the spans, inside the windows; each stands there once, with the
     number of its `thread`."""
     launches = timeline.trace.launches
-    tables = [launches[~is_repeated(launches)], timeline.spans]
+    tables = [launches[~repeated_calls(timeline)], timeline.spans]
     tables = [table[by_label(table["name"].array, calls_runtime).astype(bool)] for table in tables]
     # As numbers: as texts, a million calls of few names would take most of the time and memory of a report.
     thread, (name, names) = np.concatenate(thread_numbers(*tables, waits)), text_numbers("name", *tables, waits)
@@ -173,10 +173,7 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     same, _ = distinct(thread[likely], name[likely], start[likely], end[likely])
     is_wait = np.zeros(len(name), bool)
     is_wait[likely] = np.isin(same, same[len(same) - len(waits) :])
-    key = thread * len(names) + name
-    order = np.lexsort((start, key))
-    is_first = np.append(True, (np.diff(key[order]) != 0) | (np.diff(start[order]) != 0))[: len(order)]
-    first = np.sort(order[is_first])
+    _, first = distinct(thread, name, start)
     counts_here = np.concatenate([_begins_inside(timeline, table) for table in (*tables, waits)])
     at = first[counts_here[first]]
     columns = {"name": categorical(names, name[at]), "thread": thread[at], "start_ps": start[at], "end_ps": end[at]}

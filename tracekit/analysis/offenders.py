@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import frame
+from tracekit.columns import distinct, frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
@@ -197,10 +197,10 @@ def _costs(rows: Rows, unions: Unions, exposed_rows: Exposed, gaps: pd.DataFrame
     directions = [*DIRECTION_DTYPE.categories, None]
     names, labels = _names(rows)
     direction = rows.codes("direction")[places] % len(directions)
-    code, distinct = pd.factorize((names[places] * len(directions) + direction) * len(KINDS) + rows.kind[places])
+    code, keys = pd.factorize((names[places] * len(directions) + direction) * len(KINDS) + rows.kind[places])
     whats: dict[_What, int] = {}
-    renamed = np.zeros(len(distinct), np.int64)
-    for place, key in enumerate(distinct.tolist()):
+    renamed = np.zeros(len(keys), np.int64)
+    for place, key in enumerate(keys.tolist()):
         remainder, kind = divmod(key, len(KINDS))
         group = (KINDS[kind], directions[remainder % len(directions)], stem(labels[remainder // len(directions)]))
         renamed[place] = whats.setdefault(group, len(whats))
@@ -262,8 +262,8 @@ def _groups(costs: _Costs, rows: Rows, unions: Unions) -> pd.DataFrame:
 def _numbers(costs: _Costs, key: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """How many rows or idle intervals there are of each key 0..count-1: several pieces of an interval may have one."""
     work = len(costs.work)
-    pieces = np.unique(np.stack([key[work:], costs.interval]), axis=1)
-    return np.bincount(key[:work], minlength=count) + np.bincount(pieces[0], minlength=count)
+    _, first = distinct(costs.interval, key[work:])
+    return np.bincount(key[:work], minlength=count) + np.bincount(key[work:][first], minlength=count)
 
 
 def _labels(costs: _Costs, places: NDArray[np.int64], rows: Rows) -> dict[str, list[Any]]:

@@ -173,6 +173,8 @@ def _each(result: Steps) -> Table:
     wall = steps["wall_ps"].where(rank < 2, 0)
     places = steps.assign(rank=rank, by_wall=-wall, place=steps.index).sort_values(["rank", "by_wall"], kind="stable")
     more = f" ({_MOST} of {len(steps):,}: all are in summary.json)" if len(steps) > _MOST else ""
+    medians = {(series["clock"], series["name"]): series for series in records(result.summary)}
+    has_names = result.summary["name"].nunique() > 1
     idle = {
         place: its["device"].tolist()
         for place, its in result.by_device[result.by_device["did_nothing"]].groupby("place")
@@ -182,10 +184,10 @@ def _each(result: Steps) -> Table:
         "steps.each",
         f"Steps, outliers first{more}",
         [
-            Field("step", Unit.NAME, lambda row: _label(row, result.summary)),
+            Field("step", Unit.NAME, lambda row: _label(row, has_names)),
             Field("at", Unit.INSTANT, lambda row: instant(row, clock=row["clock"]), brief=False),
             Field("wall", Unit.TIME, "wall_ps"),
-            Field("of median", Unit.FACTOR, lambda row: _of_median(row, result.summary)),
+            Field("of median", Unit.FACTOR, lambda row: _of_median(row, medians.get((row["clock"], row["name"])))),
             Field("events", Unit.COUNT, "rows", brief=False),
             Field("remarks", Unit.TEXT, lambda row: _remarks(row, idle.get(row["place"], []))),
         ],
@@ -193,18 +195,17 @@ def _each(result: Steps) -> Table:
     )
 
 
-def _of_median(step: dict[str, Any], summary: pd.DataFrame) -> Any:
-    mine = summary[(summary["clock"] == step["clock"]) & (summary["name"] == step["name"])]
-    if not len(mine) or int(mine["counted"].iloc[0]) < 2:
+def _of_median(step: dict[str, Any], series: dict[str, Any] | None) -> Any:
+    if series is None or series["counted"] < 2:
         return Missing("only one step counts")
-    median = int(mine["median_ps"].iloc[0])
+    median = series["median_ps"]
     return step["wall_ps"] / median if median else Missing("the median step has no length")
 
 
-def _label(step: dict[str, Any], summary: pd.DataFrame) -> str:
+def _label(step: dict[str, Any], has_names: bool) -> str:
     """The number of a step; with its name and its clock where there are several."""
     number = "-" if pd.isna(step["step"]) else str(int(step["step"]))
-    label = f"{step['name']} {number}" if summary["name"].nunique() > 1 else number
+    label = f"{step['name']} {number}" if has_names else number
     return f"{label} ({step['clock']})" if step["clock"] else label
 
 
