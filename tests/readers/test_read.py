@@ -1,6 +1,7 @@
 """Finding the trace: every layout that holds one is taken, and what is not there is said in one sentence."""
 
 import gzip
+import importlib
 import json
 import os
 import re
@@ -11,8 +12,11 @@ import sys
 import pytest
 
 from tests import traces
+from tests.programs import ROOT
 from tests.readers.xspaces import write
 from tracekit import intervals as iv
+from tracekit.analysis.collectives import collectives
+from tracekit.analysis.completeness import completeness
 from tracekit.analysis.overlap import device_pairs
 from tracekit.errors import TraceError
 from tracekit.readers import read
@@ -321,3 +325,33 @@ def test_ranks_without_collectives_are_unaligned_and_nothing_is_said_across_them
     assert set(trace.events["clock"]) == {"rank0", "rank1"}
     assert device_pairs(trace.events)["overlap_ps"].isna().all()
     assert "clocks of rank0 and rank1: they are unaligned" in trace.notes[0]
+
+
+@pytest.mark.parametrize(("hosts", "is_left_out"), [(24, True), (8, False)])
+def test_a_damaged_host_is_a_hole_among_many_and_withholds_reasons_among_few(hosts, is_left_out, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    make = importlib.import_module("make_fleet")
+    made = make.Fleet(hosts, steps=3, kernels=6, collectives=3)
+    times = make.Times(made)
+    for host in range(hosts):
+        make.write_xspace(made, times, host, tmp_path)
+    damaged = tmp_path / "host0003.xplane.pb"
+    content = damaged.read_bytes()
+    place = content.index(b"/device:GPU:5")
+    damaged.write_bytes(content[: place + 13] + b"\xff" * 40 + content[place + 53 :])
+    trace = read(tmp_path)
+    found = completeness(timeline_of(trace))
+    waits = collectives(timeline_of(trace), found.waiting).table["wait_ps"]
+    assert ("host0003" in set(trace.events["host"])) is not is_left_out
+    assert (found.rows == "", found.waiting == "") == (is_left_out, is_left_out)
+    if is_left_out:
+        assert waits.notna().all()
+        (loss,) = trace.losses.to_dict("records")
+        assert (loss["what"], loss["lost"], loss["total"]) == ("files", 1, hosts)
+        assert loss["evidence"].startswith("host0003.xplane.pb, left out as it lacks planes: /device:GPU:5 ")
+        assert "1 of 24 files of hosts or ranks could not be read (host0003.xplane.pb, left out" in trace.notes[0]
+        with pytest.raises(TraceError, match="damaged"):
+            read(tmp_path, strict=True)
+    alone = read(damaged)
+    assert alone.losses["what"].tolist() == ["planes"]
+    assert len(alone.events) > 0

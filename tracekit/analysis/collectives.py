@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import frame
-from tracekit.timeline.instances import MANY_MISSING, MATCHED_BY, CollectiveInstances, Unseen
+from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, Unseen
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline, why_unseen
 from tracekit.timeline.unions import Unions
 from tracekit.vocabulary.collectives import OPERATIONS
 from tracekit.vocabulary.kinds import function_name
+from tracekit.vocabulary.losses import MANY_MISSING
 
 COLLECTIVE_COLUMNS = {
     "instance": "int64",

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import distinct, frame, places_of, records
-from tracekit.timeline.instances import MANY_MISSING, rank_groups
+from tracekit.timeline.instances import rank_groups
 from tracekit.timeline.lost_launches import run_until
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.units import others, percent, quantity
 from tracekit.vocabulary.host_calls import captures, launches, launches_host_function
-from tracekit.vocabulary.losses import Loss, damage
+from tracekit.vocabulary.losses import MANY_MISSING, TOO_MANY, WORTH_WITHHOLDING, Loss, damage, matters
 from tracekit.vocabulary.ranks import process_number
 
 R = TypeVar("R", bound=Any)
@@ -40,14 +40,10 @@ LOSS_COLUMNS = {"host": "str", "what": "str", "lost": "Int64", "total": "Int64",
 
 # A smaller share of the launches without rows is what had not run yet when the profile ended, or ran before it.
 REMAINDER = 0.05
-# A smaller share of events that were lost changes no figure by much; of so large a share no shares of time are left.
-WORTH_WITHHOLDING, TOO_MANY = 0.01, 0.05
 _FEWEST_LAUNCHES = 20
 _BOUNDS = (
     "Waiting is a lower bound, and the last rank the last of those in the trace: a missing one may have come later."
 )
-# What is lost of them is not known, but what waited for it has no cause without it.
-_PARTS = frozenset({Loss.FILES, Loss.PLANES, Loss.LINES, Loss.TABLES})
 # Lists of ranks that are longer than this are not told in a sentence.
 _LONG = 40
 
@@ -301,29 +297,25 @@ def _of_ranks(text: str, ranks: int) -> str:
 def _unknown_rows(losses: pd.DataFrame, events: int, least: float) -> str:
     """What is missing from so many events, where it is no less than the share `least` of them; "" if it is."""
     for loss in losses.to_dict("records"):
-        lost, total = loss["lost"], loss["total"]
-        is_cut = loss["what"] == Loss.BYTES and pd.isna(lost)
-        if _few_files(loss):
+        lost, total = (None if pd.isna(loss[name]) else int(loss[name]) for name in ("lost", "total"))
+        if _few_files(loss) or not matters(Loss(loss["what"]), lost, total, events, least):
             continue
-        if (loss["what"] in _PARTS or is_cut) and least < TOO_MANY:
+        if lost is None:
             return _damage(loss)
-        if pd.notna(lost) and pd.isna(total):
-            total = lost + events
-        if pd.isna(lost) or lost < least * total:
-            continue
-        share = f"{int(lost):,} of {int(total):,}"
+        total = lost + events if total is None else total
+        share = f"{lost:,} of {total:,}"
         match loss["what"]:
             case Loss.OPERATIONS:
                 return (
-                    f"The trace is a sample: it holds {percent(1 - lost / total)} of the {int(total):,} operations "
+                    f"The trace is a sample: it holds {percent(1 - lost / total)} of the {total:,} operations "
                     "that its numbers count."
                 )
             case Loss.LAUNCHED:
                 return f"{share} kernels and copies that the host launched have no row on a device."
             case Loss.REPLICAS:
-                return f"At least {int(lost):,} replicas that the host ran, of {int(total):,} or more, have no kernels."
-            case Loss.EVENTS | Loss.BYTES:
-                return _damage(loss)
+                return f"At least {lost:,} replicas that the host ran, of {total:,} or more, have no kernels."
             case Loss.RECORDS:
-                return f"The profiler dropped {int(lost):,} records, {percent(lost / total)} of all."
+                return f"The profiler dropped {lost:,} records, {percent(lost / total)} of all."
+            case _:
+                return _damage(loss)
     return ""

@@ -22,7 +22,7 @@ from tracekit.readers.losses import Lost
 from tracekit.readers.summary import HostTrace
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, Trace
 from tracekit.vocabulary import rules
-from tracekit.vocabulary.losses import DAMAGE, Loss, damage
+from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters
 
 T = TypeVar("T")
 
@@ -82,6 +82,8 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
     hosts, unknown, damaged = _read_files(origin, tree, executor)
     hosts, notes = _of_one_profiler(hosts)
+    hosts, left_out = _whole_of_many(hosts)
+    damaged += left_out
     files = len(origin.files) + len(origin.summaries) + len(origin.unreadable)
     lost = _lost_files([*origin.unreadable, *damaged], files)
     lost += [Lost(Loss.RUNS, 1, None, why) for why in origin.newer]
@@ -373,6 +375,29 @@ def _of_one_profiler(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[
     most = max(by_format.values(), key=len)
     others = [Path(host.trace.source).name for host in hosts if host.trace.format != most[0].trace.format]
     return most, [f"Skipped {', '.join(others)}: written by another profiler than the other files."] if others else []
+
+
+def _whole_of_many(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[str]]:
+    """Those of the `hosts` whose files are whole, and why the others are left out; all, unless these are few of many.
+
+    Beside a host of which work is lost, nothing could be told of why all the others waited or were idle; and what is
+    told of itself would be false, as a kernel that is lost leaves its device idle.
+    """
+    whole, left_out = [], []
+    for host in hosts:
+        of_work = [
+            loss
+            for loss in records(host.trace.losses)
+            if matters(Loss(loss["what"]), loss["lost"], loss["total"], len(host.trace.events), WORTH_WITHHOLDING)
+        ]
+        if of_work:
+            evidence = f": {of_work[0]['evidence']}" if of_work[0]["evidence"] else ""
+            left_out.append(
+                f"{find.label(Path(host.trace.source))}, left out as it lacks {of_work[0]['what']}{evidence}"
+            )
+        else:
+            whole.append(host)
+    return (whole, left_out) if len(left_out) < MANY_MISSING * len(hosts) else ([*hosts], [])
 
 
 def _empty(document: Document, path: Path) -> Trace:

@@ -32,8 +32,6 @@ class MatchedBy(StrEnum):
 
 
 MATCHED_BY = tuple(MatchedBy)
-# Where less of the ranks are missing from the trace, which was last is told of those that are there.
-MANY_MISSING = 0.05
 _PEER_TO_PEER = ("send", "recv")
 _UNKNOWN = Operation(bus=None)
 _PASSES = 4

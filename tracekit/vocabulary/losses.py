@@ -26,6 +26,13 @@ class Loss(StrEnum):
     DETAILS = "details"
 
 
+# Where a smaller share of the ranks or hosts is missing from a trace, what is told of the others holds, as bounds.
+MANY_MISSING = 0.05
+# A smaller share of events that were lost changes no figure by much; of so large a share no shares of time are left.
+WORTH_WITHHOLDING, TOO_MANY = 0.01, 0.05
+# What is lost of them is not known, but what waited for it has no cause without it.
+_PARTS = frozenset({Loss.FILES, Loss.PLANES, Loss.LINES, Loss.TABLES})
+_WORK = frozenset({Loss.OPERATIONS, Loss.LAUNCHED, Loss.REPLICAS, Loss.RECORDS, Loss.EVENTS, Loss.BYTES})
 # What one and several of each part that can be damaged are called in a sentence.
 DAMAGE: Mapping[Loss, tuple[str, str]] = {
     Loss.RUNS: ("newer run", "newer runs"),
@@ -64,6 +71,16 @@ def loss(message: str) -> tuple[Loss, int | None] | None:
         count = int(match[1] or match[2])
         return (Loss.RECORDS, count) if count else None
     return (Loss.RECORDS, None) if _DROPPED.search(message) else None
+
+
+def matters(what: Loss, lost: int | None, total: int | None, events: int, least: float) -> bool:
+    """Whether the share `least` of the work or more is lost, beside `events` that are left; parts of which nobody knows
+    what they held are that much where `least` is below TOO_MANY. `lost` and `total` are None if they are not known."""
+    if what in _PARTS or (what is Loss.BYTES and lost is None):
+        return least < TOO_MANY
+    if what not in _WORK or lost is None:
+        return False
+    return lost >= least * (lost + events if total is None else total)
 
 
 def damage(what: Loss, lost: int | None, total: int | None, evidence: str | None) -> str:
