@@ -11,7 +11,10 @@ import tracekit
 from tests.torch_programs import capture, needs_torch
 from tracekit import CaptureError
 from tracekit.capture.capture import _unused
-from tracekit.capture.torch_session import TorchSession, framework_of, launch_name
+from tracekit.capture.framework import framework_of
+from tracekit.capture.session import Plan
+from tracekit.capture.torch_job import launch_name
+from tracekit.capture.torch_session import TorchSession
 
 TRAINING = """
 import sys, torch, tracekit
@@ -170,9 +173,9 @@ def test_a_capture_for_jax_says_what_captures_a_script_that_imported_torch(monke
 
 
 def test_a_script_without_steps_says_how_they_are_counted(tmp_path):
-    session = TorchSession(tmp_path, "run", False, tracekit.Stretch(start_step=5), {})
+    session = TorchSession(Plan(tmp_path, "run", stretch=tracekit.Stretch(start_step=5)))
     assert session.unreached == ""
-    session._is_imported = True
+    session._is_in_use = True
     assert session.unreached.startswith("called no torch.optim.Optimizer.step()")
     session._steps_made = 3
     assert session.unreached == "made 3 steps from 0 on, and none is number 5"

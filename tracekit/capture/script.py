@@ -25,7 +25,12 @@ ENDING = tuple(
     for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGALRM")
     if hasattr(signal, name)
 )
-_OWN_FRAMES = (__name__, "tracekit.capture.session", "tracekit.capture.stretch")
+_OWN_FRAMES = frozenset(
+    {
+        __name__,
+        *(f"tracekit.capture.{part}" for part in ("jax_session", "session", "stretch", "torch_session")),
+    }
+)
 
 
 @dataclass(frozen=True)
