@@ -160,10 +160,12 @@ def capture(
         begin = time.perf_counter()
 
         def finish(ending: _script.Ending, exit_code: int | None) -> Captured:
-            if profile.facts is None:
+            if not profile.is_recorded:
                 reason = profile.problem or _unused(framework, script, ending.exit_code, profile.unreached)
-                raise NothingCapturedError(reason, ending.exit_code)
+                raise NothingCapturedError(" ".join(filter(None, (reason, profile.omitted))), ending.exit_code)
             unfinished = _write(profile, ending, exit_code=exit_code, wall_s=round(time.perf_counter() - begin, 6))
+            if omitted := profile.omitted:
+                say(omitted)
             if isinstance(place, str):
                 _upload(folder, place)
             run = remote.child(place, f"plugins/profile/{profile.name}")

@@ -35,6 +35,11 @@ class JaxSession(Session):
         self._is_uploaded = uploaded
         self._stopped = threading.Event()
 
+    @property
+    def omitted(self) -> str:
+        """Nothing: which processes use a device is JAX's to know."""
+        return ""
+
     def _hooks(self) -> dict[str, Callable[[ModuleType], None]]:
         actions = {
             "jax._src.xla_bridge": self._hook_backends,
@@ -194,6 +199,9 @@ class JaxSession(Session):
 
     def _missing_steps(self, counter: StepCounter) -> str:
         return counter.missing
+
+    def _others(self) -> None:
+        return None
 
     def _ended(self) -> dict[str, Any]:
         self._stopped.set()

@@ -95,13 +95,25 @@ class Session(ABC):
     @property
     def short(self) -> str:
         """What of the stretch the script did not come to, as a sentence; empty where it is whole."""
+        if self.facts is None:
+            return ""
         if self.counter is not None:
             return self.counter.short
         seconds = self.stretch.for_s if self.stretch is not None else None
-        if seconds is None or self.facts is None or self.is_stopped:
+        if seconds is None or self.is_stopped:
             return ""
         ran = time.monotonic() - self._begun - self.facts["profiled_after_s"]
         return f"the script ended {units.time(round(ran * 10**12))} into the {seconds:g} s of the stretch."
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether there is a profile to write, or other processes of the script have written theirs."""
+        return self.facts is not None or self._others() is not None
+
+    @property
+    @abstractmethod
+    def omitted(self) -> str:
+        """What of the script's processes is not in the trace, as a sentence; empty where all are."""
 
     @contextmanager
     def hooked(self) -> Iterator[None]:
@@ -136,7 +148,9 @@ class Session(ABC):
     def stop(self, **ending: Any) -> None:
         """Stop the profile, if it still runs, and write it with its capture.json, which `ending` completes."""
         with self._lock:
-            assert self.facts is not None
+            if self.facts is None:  # others have theirs
+                self._write_facts({**self.plan.about, **ending})
+                return
             is_last = self.is_stopped  # of a stretch that was written while the script ran
             if not is_last:
                 self.is_stopped = True
@@ -146,15 +160,15 @@ class Session(ABC):
                 self.facts["machine"] = self._load.facts()
             if self.counter is not None:
                 self.facts["stretch"] |= {"first_step": self.counter.first, "captured_steps": self.counter.done}
-            text = json.dumps({**self.plan.about, **ending, **self.facts}, indent=2) + "\n"
-            if not is_last:
-                try:
-                    self._save(None if self.process else text)  # process 0 speaks for all
-                finally:
-                    shutil.rmtree(self._profiled, ignore_errors=True)
-                    self._sudden_end.avert()
-            elif not self.process:
-                replaced(self.run / FACTS, lambda draft: draft.write_text(text, "utf-8"))
+            facts = {**self.plan.about, **ending, **self.facts}
+            if is_last:
+                self._write_facts(facts)
+                return
+            try:
+                self._save(None if self.process else self._text(facts))  # process 0 speaks for all
+            finally:
+                shutil.rmtree(self._profiled, ignore_errors=True)
+                self._sudden_end.avert()
 
     @abstractmethod
     def _hooks(self) -> dict[str, Callable[[ModuleType], None]]:
@@ -193,12 +207,28 @@ class Session(ABC):
         """End what the profiler must see the end of; what is known of the capture then only, for capture.json."""
 
     @abstractmethod
+    def _others(self) -> Mapping[str, Any] | None:
+        """The facts of the run that processes which the script has started have written; None where none has."""
+
+    @abstractmethod
     def _may_postpone(self) -> bool:
         """Whether what the script does in a block of `tracekit.unrecorded` can be left out."""
 
     @abstractmethod
     def _missing_steps(self, counter: StepCounter) -> str:
         """Why no step began the stretch: the end of a sentence about the script."""
+
+    def _text(self, facts: Mapping[str, Any]) -> str:
+        """The text of capture.json with these facts, or where others have written one, theirs with how all ended."""
+        if theirs := self._others():
+            facts = {**theirs, **{name: facts[name] for name in ("exit_code", "wall_s") if name in facts}}
+        return json.dumps(facts, indent=2) + "\n"
+
+    def _write_facts(self, facts: Mapping[str, Any]) -> None:
+        """Write the capture.json of a run that has its files."""
+        if not self.process:
+            text = self._text(facts)
+            replaced(self.run / FACTS, lambda draft: draft.write_text(text, "utf-8"))
 
     @property
     def _profiled(self) -> Path:

@@ -13,21 +13,24 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from tracekit import units
-from tracekit.capture import torch_job
+from tracekit.capture import processes, script, torch_job
 from tracekit.capture.new_run import FACTS
-from tracekit.capture.session import ROOM, Plan, Session, without_facts
+from tracekit.capture.session import ROOM, Plan, Session, say, without_facts
 from tracekit.capture.stretch import StepCounter
 from tracekit.capture.sudden_end import SuddenEnd
+from tracekit.capture.torch_children import Children
 from tracekit.errors import CaptureError
 from tracekit.files import replaced
 
+_LAST_WAIT_S = 2.0  # for what a process that ends has left to its devices
 _NO_STEPS = (
     "called no torch.optim.Optimizer.step(), after which a step is counted; give the stretch in seconds with --after "
     "and --for"
@@ -40,14 +43,24 @@ class TorchSession(Session):
     PROFILER = "torch.profiler"
     ALIASES = ("torch.distributed",)
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan, family=os.getppid() if torch_job.launch_name() else None)
+    def __init__(self, plan: Plan, parent: int | None = None) -> None:
+        """`parent` is the process that has started this one by multiprocessing, and that is captured too: the profile
+        here begins when it joins a job."""
+        super().__init__(plan, parent or (os.getppid() if torch_job.launch_name() else None))
+        self._awaits_job = parent is not None
+        self._children = Children(partial(record_child, plan, self._pid))
+        self._is_hooked = False
         self._profile: Any = None
         self._optimizer: Any = None  # whose steps are counted: the first that makes one
         self._steps_made, self._is_in_step = 0, False
         self._step: Any = None  # the annotation of the step that goes on
         self._job: dict[str, Any] = {}  # what torch.distributed says of the job
         self._machines: dict[str, str] = {}  # of each rank, by the name that its file gives its host
+
+    @property
+    def omitted(self) -> str:
+        """What of the script's processes is not in the trace, as a sentence; empty where all are."""
+        return self._children.missing(self.run)
 
     def _hooks(self) -> dict[str, Callable[[ModuleType], None]]:
         torch_job.set_ranks()
@@ -58,9 +71,9 @@ class TorchSession(Session):
             raise CaptureError(self.problem)
 
     def _hook(self, torch: ModuleType) -> None:
-        if self._is_in_use or not hasattr(torch, "profiler"):
+        if self._is_hooked or not hasattr(torch, "profiler"):
             return
-        self._is_in_use = True
+        self._is_hooked = True
         try:
             self._keep_away(sys.modules["torch.autograd.profiler"].profile)
             distributed = sys.modules.get("torch.distributed.distributed_c10d")
@@ -69,6 +82,13 @@ class TorchSession(Session):
         except (AttributeError, KeyError) as error:
             self._fail(f"this torch, {torch.__version__}, has no {error} to hook; tracekit knows torch 2.1 to 2.13.")
             return
+        if not self._awaits_job:
+            self._undo.append(self._children.hook())
+            self._use()
+
+    def _use(self) -> None:
+        """Begin here, or let a step or a time begin the profile."""
+        self._is_in_use = True
         if self.counter is not None or (self.stretch is not None and self.stretch.after_s is not None):
             self._wake()
         if self.counter is not None:
@@ -119,6 +139,9 @@ class TorchSession(Session):
             result = init(*args, **kwargs)
             with suppress(Exception):  # it must not end the script
                 self._join()
+            if self._awaits_job and os.getpid() == self._pid:
+                self._awaits_job = False
+                self._use()
             return result
 
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
@@ -222,6 +245,14 @@ class TorchSession(Session):
 
         return {"framework": "torch", "threads": torch.get_num_threads()}
 
+    def _others(self) -> Mapping[str, Any] | None:
+        if not self._children.are_in(self.run):
+            return None
+        with suppress(OSError, ValueError):
+            facts: Mapping[str, Any] = json.loads((self.run / FACTS).read_text("utf-8"))
+            return facts
+        return {}
+
     def _ended(self) -> dict[str, Any]:
         self._leave_step()
         return {**_devices(), **({"machines": self._machines} if self._machines else {})}
@@ -273,17 +304,49 @@ class TorchSession(Session):
         self._profile = None
         if not _is_whole(document):  # Kineto does not tell that a disk is full
             raise OSError(f"the profiler left no whole file. {ROOM}")
+        is_kept = True
+        if facts is not None and self._others() is not None:
+            is_kept = _has_phase(document)  # else it began the ranks, and waited for them
+            of_all = json.loads(facts)
+            if is_kept:
+                of_all["machines"] = {**of_all.get("machines", {}), socket.gethostname(): processes.machine()}
+            facts = json.dumps(of_all, indent=2) + "\n"
         packed = document.with_name(f"{name}.gz")
-        with document.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+        if is_kept:
+            with document.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
         document.unlink()
         self.run.mkdir(parents=True, exist_ok=True)
+        text = facts
         try:
-            if facts is not None:
-                replaced(self.run / FACTS, lambda draft: draft.write_text(facts, "utf-8"))
+            if text is not None:
+                replaced(self.run / FACTS, lambda draft: draft.write_text(text, "utf-8"))
         except OSError as error:
             without_facts(self.run / FACTS, error)
-        os.replace(packed, self.run / packed.name)
+        if is_kept:
+            os.replace(packed, self.run / packed.name)
+
+
+def record_child(plan: Plan, parent: int, target: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Run the target of a process that the `parent` has started, and capture it into the run of the `plan` once it
+    joins a job."""
+    session = TorchSession(plan, parent)
+    with script.ending_raises(), session.hooked():
+        try:
+            target(*args, **kwargs)
+        finally:
+            if session.facts is not None:
+                session.wait_for_work(_LAST_WAIT_S)
+                try:
+                    session.stop(exit_code=None)
+                except Exception as error:  # the target's own must be seen
+                    say(f"the trace of rank {session.process} could not be written: {error}")
+
+
+def _has_phase(document: Path) -> bool:
+    """Whether a file of Kineto has the annotation of a phase."""
+    with document.open("rb") as file:
+        return any(b"#tracekit=phase" in line for line in file)
 
 
 def _devices() -> dict[str, Any]:
