@@ -1,5 +1,6 @@
 """The processes that a script of PyTorch starts by multiprocessing: those that start anew are handed to the capture."""
 
+import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.units import quantity
+from tracekit.vocabulary.ranks import process_number
 
 if TYPE_CHECKING:  # it would cost every capture some milliseconds
     from multiprocessing.process import BaseProcess
@@ -59,11 +61,11 @@ class Children:
         for process in self._started:
             with suppress(ValueError, AssertionError):  # closed, or of another process
                 process.join(max(0.0, deadline - time.monotonic()))
-        return bool(self._started) and any(run.glob("*-rank*"))
+        return bool(self._started) and _ranks(run) > 0
 
     def missing(self, run: Path) -> str:
         """A sentence on those that have left no file in the run; empty where all have."""
-        lacking = len(self._started) - sum(1 for _ in run.glob("*-rank*"))
+        lacking = len(self._started) - _ranks(run)
         if lacking <= 0:
             return ""
         is_are = "is" if lacking == 1 else "are"
@@ -72,6 +74,14 @@ class Children:
             "the trace: recorded is one that starts anew (spawn), from its torch.distributed.init_process_group() on. "
             "Start the ranks with torchrun or `tracekit capture --processes`."
         )
+
+
+def _ranks(run: Path) -> int:
+    """How many files of ranks of this machine a run has."""
+    if not run.is_dir():
+        return 0
+    names = [path.name.removeprefix(socket.gethostname()) for path in run.iterdir()]
+    return sum(process_number(name) is not None for name in names)
 
 
 def _is_serving(target: Any) -> bool:

@@ -402,10 +402,8 @@ def _annotated(work: _Work, name: str, args: _Annotation) -> _Work:
         return work
     work.dtype = types[0]
     sizes = [[whole(size) for size in shape] for shape in dims]
-    operation = _category(work.collective, "")
-    givers = (
-        0 if operation == "scatter" else whole(work.group_size) or 0 if operation in ("all-gather", "gather") else 1
-    )
+    ranks = whole(work.group_size) or 0
+    givers = {"all-gather": ranks, "gather": ranks, "scatter": 0}.get(_category(work.collective, "") or "", 1)
     if givers and all(size is not None for shape in sizes for size in shape):
         elements = sum(math.prod(size or 0 for size in shape) for shape in sizes)
         work.sent_elements = work.received_elements = givers * elements
