@@ -5,6 +5,7 @@ The real ones lie beside the repository, in ../shared/traces, and simulated ones
 """
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ FIGURES: dict[str, Any] = {
     for path in (DATA / "generated" / "expected.json", REAL / "expected.json", REAL / "expected-2.json")
     if path.is_file()
     for case, figures in json.loads(path.read_text("utf-8")).items()
-    if "/" in case and "figures" not in figures
+    if re.search(r"/|\.(gz|pb|sqlite)$", case) and "figures" not in figures
 }
 
 _SECOND = REAL / "expected-2.json"
@@ -36,7 +37,11 @@ needs_simulated = pytest.mark.skipif(not SIMULATED.is_dir(), reason="the folder 
 
 
 def path(case: str) -> Path:
-    """The file or directory of a case, below `data` or else among the real ones, where its ending may be left out."""
+    """The file or directory of a case, below `data` or else among the real ones, where its ending may be left out, or
+    the folder that it is in."""
+    if "/" not in case and not (DATA / case).exists():
+        (only,) = [found for folder in (REAL, SIMULATED) for found in folder.rglob(case)]
+        return only
     for folder in (DATA, REAL, SIMULATED):
         if (folder / case).exists():
             return folder / case

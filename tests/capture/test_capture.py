@@ -14,10 +14,11 @@ import pytest
 
 import tracekit
 from tracekit import CaptureError, cores
-from tracekit.capture import session
+from tracekit.capture import jax_session
 from tracekit.capture.capture import Captured, _leaving
+from tracekit.capture.jax_session import JaxSession
 from tracekit.capture.script import check_file
-from tracekit.capture.session import Session
+from tracekit.capture.session import Plan
 from tracekit.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -276,7 +277,7 @@ class FullDisk:
 def test_a_full_disk_leaves_a_whole_trace_or_none(tmp_path, monkeypatch, capsys, first):
     import jax.profiler
 
-    profile = Session(tmp_path, "name", None, 2, False, None, {})
+    profile = JaxSession(Plan(tmp_path, "name"))
     profile.facts = {"profiled_after_s": 0.0}
     profile._load.start()
     disk = FullDisk(tmp_path / ".name-0" / "plugins" / "profile" / "name", first)
@@ -535,9 +536,9 @@ def test_a_run_that_is_stuck_is_told_so_once_and_one_that_is_idle_is_not(tmp_pat
             return is_ready
 
     looked = []
-    profile = Session(tmp_path, "name", None, 2, False, None, {})
+    profile = JaxSession(Plan(tmp_path, "name"))
     profile._stopped.wait = lambda timeout: profile._stopped.is_set()  # no second passes
-    monkeypatch.setattr(session, "_STUCK_S", -1.0)
+    monkeypatch.setattr(jax_session, "_STUCK_S", -1.0)
     monkeypatch.setattr("jax.live_arrays", lambda: [Array()])
     profile._watch()
     assert len(looked) == (1 if told else 3)

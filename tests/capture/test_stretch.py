@@ -12,6 +12,7 @@ import tracekit
 from tests.programs import python
 from tracekit import CaptureError, Stretch, unrecorded
 from tracekit.capture import session
+from tracekit.capture.jax_session import JaxSession
 from tracekit.capture.stretch import StepCounter, counting_annotation, counting_compiler
 
 
@@ -181,7 +182,7 @@ def unstarted(tmp_path, monkeypatch):
     """Make the session of a capture with a stretch, whose profile only notes when it begins."""
 
     def session_of(stretch):
-        profile = session.Session(tmp_path, "run", None, 2, False, stretch, {})
+        profile = JaxSession(session.Plan(tmp_path, "run", stretch=stretch))
         profile.begun = []
         monkeypatch.setattr(profile, "_begin_when_idle", lambda: profile.begun.append("after"))
         monkeypatch.setattr(profile, "_start", lambda: profile.begun.append("at once"))
@@ -192,8 +193,8 @@ def unstarted(tmp_path, monkeypatch):
 
 
 def use_a_device(profile):
-    profile._is_initialised = True
-    profile._start_unless_later()
+    profile._is_in_use = True
+    profile._begin_unless_later()
 
 
 def test_a_profile_begins_after_unrecorded_blocks(unstarted):

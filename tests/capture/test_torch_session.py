@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import sys
 from types import ModuleType
 
@@ -11,7 +12,10 @@ import tracekit
 from tests.torch_programs import capture, needs_torch
 from tracekit import CaptureError
 from tracekit.capture.capture import _unused
-from tracekit.capture.torch_session import TorchSession, framework_of, launch_name
+from tracekit.capture.framework import framework_of
+from tracekit.capture.session import Plan
+from tracekit.capture.torch_job import launch_name
+from tracekit.capture.torch_session import TorchSession
 
 TRAINING = """
 import sys, torch, tracekit
@@ -170,9 +174,64 @@ def test_a_capture_for_jax_says_what_captures_a_script_that_imported_torch(monke
 
 
 def test_a_script_without_steps_says_how_they_are_counted(tmp_path):
-    session = TorchSession(tmp_path, "run", False, tracekit.Stretch(start_step=5), {})
+    session = TorchSession(Plan(tmp_path, "run", stretch=tracekit.Stretch(start_step=5)))
     assert session.unreached == ""
-    session._is_imported = True
+    session._is_in_use = True
     assert session.unreached.startswith("called no torch.optim.Optimizer.step()")
     session._steps_made = 3
     assert session.unreached == "made 3 steps from 0 on, and none is number 5"
+
+
+SPAWNING = """
+import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp
+import tracekit
+
+def rank(index, address):
+    dist.init_process_group("gloo", rank=index, world_size=2, init_method=address)
+    with tracekit.phase("ranks"):
+        dist.all_reduce(torch.ones(5))
+    if "fail" in sys.argv and index == 1:
+        raise ValueError("boom")
+    dist.barrier()
+
+if __name__ == "__main__":
+    context = mp.get_context("fork" if "fork" in sys.argv else "spawn")
+    address = f"file://{os.getcwd()}/store"
+    torch.ones(3) + 1
+    if "phase" in sys.argv:
+        with tracekit.phase("main"):
+            torch.ones(3) + 1
+    if "fail" in sys.argv:
+        mp.spawn(rank, (address,), nprocs=2)
+    for index in range(2):
+        context.Process(target=rank, args=(index, address)).start()
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("word", "exit_code", "hosts", "sentence"),
+    [
+        ("spawn", 0, ["rank0", "rank1"], ""),
+        ("fail", 1, ["rank0", "rank1"], "ValueError: boom"),
+        ("phase", 0, ["main", "rank0", "rank1"], ""),
+        ("fork", 0, ["main"], "2 processes that the script started by multiprocessing are not in the trace: "),
+    ],
+)
+def test_ranks_that_the_script_starts_are_in_one_run_or_it_is_said_that_they_are_not(
+    tmp_path, word, exit_code, hosts, sentence
+):
+    (tmp_path / "script.py").write_text(SPAWNING)
+    process = capture("--out", "trace", "script.py", word, cwd=tmp_path)
+    assert (process.returncode, "tracekit:" in process.stderr) == (exit_code, word == "fork")
+    assert sentence in process.stderr
+    trace = tracekit.read(tmp_path / "trace")
+    assert sorted("main" if name == socket.gethostname() else name for name in trace.hosts["host"]) == hosts
+    assert trace.hosts["clock"].nunique() <= 1
+    phases = trace.spans[trace.spans["tracekit"] == "phase"]
+    assert phases["name"].astype(str).value_counts().to_dict() == ({"ranks": 2} if "rank0" in hosts else {}) | (
+        {"main": 1} if word == "phase" else {}
+    )
+    assert trace.capture is not None
+    assert trace.capture["exit_code"] == exit_code
+    assert not [note for note in trace.notes if "not here" in note]

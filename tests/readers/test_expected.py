@@ -70,11 +70,11 @@ def test_the_figures_are_those_of_the_schedule_or_of_independent_sweeps(case, wh
     if what.startswith("busy "):
         unions, _, pairs = analysis_of(case)
         a, b = (device(name, unions.devices) for name in what.removeprefix("busy ").split(" & "))
-        assert round(pairs.set_index(["a", "b"])["overlap_ps"][a, b] / 1e6, 3) == expected
+        assert round(pairs.set_index(["a", "b"])["overlap_ps"][a, b] / 1e6, 3) == round(expected, 3)
     else:
         actual = figures_of(case, what)
         assert {key: round(actual[key], DIGITS.get(key, 3)) for key in expected if key != "about"} == {
-            key: value for key, value in expected.items() if key != "about"
+            key: round(value, DIGITS.get(key, 3)) for key, value in expected.items() if key != "about"
         }
 
 

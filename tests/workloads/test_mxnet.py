@@ -26,7 +26,7 @@ def capture(tmp_path: Path, name: str, *options: str) -> tracekit.Trace:
     script = str(ROOT / "workloads" / "mxnet" / name)
     command = [sys.executable, "-m", "tracekit", "capture", "--python", PYTHON, "--out", "t", script, *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return tracekit.read(tmp_path / "t")
 
@@ -61,6 +61,12 @@ def test_two_contexts_compute_at_once_in_one_phase_alone(tmp_path):
     }
     assert (at_once["device 0"], at_once["device 1"]) == (0, 0)
     assert at_once["both"] > 0
+
+
+def test_wide_products_of_two_contexts_end_and_overlap(tmp_path):
+    trace = capture(tmp_path, "mxnet_concurrent.py", "--wide", "--products", "5", "--size", "400")
+    assert (trace.events["name"] == "FullyConnected").sum() == (3 * 2 * 2 + 2) * 5
+    assert busy_us(trace, "both", device="cpu:0") & busy_us(trace, "both", device="cpu:1")
 
 
 def test_copies_run_behind_compute_where_nothing_waits_for_them(tmp_path):

@@ -45,6 +45,8 @@ def test_data_parallel_training_changes_the_weights_as_one_rank_does(tmp_path):
     reduces = events[events["name"] == "gloo:all_reduce"]
     # The gradients of LeNet's 129,068 weights, in two steps on each rank.
     assert reduces.groupby("host", observed=True)["bytes"].sum().tolist() == [2 * 4 * 129_068] * 2
+    assert set(zip(reduces["ranks"], reduces["group_size"], strict=True)) == {("0,1", 2)}
+    assert phases["1 device"]["devices"] == 1
 
 
 def test_small_operations_and_copies_show_what_one_cpu_device_can(tmp_path):

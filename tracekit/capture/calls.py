@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tracekit.capture.jax_session import JaxSession
 from tracekit.capture.new_run import new_run
-from tracekit.capture.session import Session
+from tracekit.capture.session import Plan
 from tracekit.errors import CaptureError
 
 
@@ -34,7 +35,7 @@ def capture_calls(
     jax.devices()  # the profile begins at once where jax has its devices, which without warm-up it may not have
     name = getattr(function, "__name__", type(function).__name__)
     run, about = new_run(["tracekit_capture", name], Path.cwd())
-    profile = Session(out.absolute(), run, None, 2, False, None, about)
+    profile = JaxSession(Plan(out.absolute(), run, about))
     with profile.hooked():
         if profile.facts is None:
             raise CaptureError(f"nothing was captured: {profile.problem}")

@@ -19,10 +19,13 @@ from typing import Any
 from tracekit import remote
 from tracekit.capture import processes as _processes
 from tracekit.capture import script as _script
+from tracekit.capture.framework import FRAMEWORKS, framework_of
+from tracekit.capture.jax_session import JaxSession
 from tracekit.capture.new_run import new_run
-from tracekit.capture.session import Session, say
+from tracekit.capture.session import Plan, Session, say
 from tracekit.capture.stretch import Stretch
-from tracekit.capture.torch_session import FRAMEWORKS, TorchSession, framework_of, launch_name
+from tracekit.capture.torch_job import launch_name
+from tracekit.capture.torch_session import TorchSession
 from tracekit.errors import CaptureError, TracekitError
 from tracekit.files import refuse_unwritable
 
@@ -148,19 +151,21 @@ def capture(
         return _several(processes, place, [*words, script, *args], framework)
     with _one_at_a_time(), _folder(place) as folder, _script.put_back() if restore else nullcontext():
         pid = os.getpid()
-        options: dict[str, bool] = {"watched": not restore, "uploaded": isinstance(place, str)}
-        profile = (
-            TorchSession(folder, name, python_tracer, stretch, about, watched=not restore)
+        plan = Plan(folder, name, about, stretch, python_tracer, watched=not restore)
+        profile: Session = (
+            TorchSession(plan)
             if framework == "torch"
-            else Session(folder, name, devices, host_level, python_tracer, stretch, about, **options)
+            else JaxSession(plan, devices, host_level, uploaded=isinstance(place, str))
         )
         begin = time.perf_counter()
 
         def finish(ending: _script.Ending, exit_code: int | None) -> Captured:
-            if profile.facts is None:
+            if not profile.is_recorded:
                 reason = profile.problem or _unused(framework, script, ending.exit_code, profile.unreached)
-                raise NothingCapturedError(reason, ending.exit_code)
+                raise NothingCapturedError(" ".join(filter(None, (reason, profile.omitted))), ending.exit_code)
             unfinished = _write(profile, ending, exit_code=exit_code, wall_s=round(time.perf_counter() - begin, 6))
+            if omitted := profile.omitted:
+                say(omitted)
             if isinstance(place, str):
                 _upload(folder, place)
             run = remote.child(place, f"plugins/profile/{profile.name}")
@@ -321,9 +326,7 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 @contextmanager
-def _leaving(
-    profile: Session | TorchSession, finish: Callable[[_script.Ending, int | None], Captured]
-) -> Iterator[None]:
+def _leaving(profile: Session, finish: Callable[[_script.Ending, int | None], Captured]) -> Iterator[None]:
     """While the script runs, let `finish` write the trace before it ends this process past Python's own end."""
     pid = os.getpid()
 
@@ -365,7 +368,7 @@ def _leaving(
                 setattr(os, name, original)
 
 
-def _write(profile: Session | TorchSession, ending: _script.Ending, **facts: Any) -> bool:
+def _write(profile: Session, ending: _script.Ending, **facts: Any) -> bool:
     """Write the trace and capture.json with these facts; True if devices still do what an interrupted script left."""
     with _no_interrupts():
         for stream in (sys.stdout, sys.stderr):

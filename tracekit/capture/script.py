@@ -25,7 +25,12 @@ ENDING = tuple(
     for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGALRM")
     if hasattr(signal, name)
 )
-_OWN_FRAMES = (__name__, "tracekit.capture.session", "tracekit.capture.stretch")
+_OWN_FRAMES = frozenset(
+    {
+        __name__,
+        *(f"tracekit.capture.{part}" for part in ("jax_session", "session", "stretch", "torch_session")),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -83,9 +88,10 @@ def run(script: str, args: Sequence[str], *, module: bool, at_end: Callable[[], 
 
     def wait() -> None:
         _join_threads(before)
+        _join_children()
         at_end()
 
-    with _signals_raise():
+    with ending_raises():
         ending = _ending_of(execute)
         if not ending.interrupted:
             # As at the interpreter's exit, the script's work goes on after its last line until a signal cuts it short.
@@ -161,7 +167,7 @@ def _set_first_path(directory: str) -> None:
 
 
 @contextmanager
-def _signals_raise() -> Iterator[None]:
+def ending_raises() -> Iterator[None]:
     """Let each of ENDING that nobody handles raise, so that `finally` blocks run and the trace is written."""
     unhandled = [number for number in ENDING if signal.getsignal(number) == signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
@@ -237,3 +243,11 @@ def _join_threads(before: set[threading.Thread]) -> None:
         if not pending:
             return
         pending[0].join()
+
+
+def _join_children() -> None:
+    """Wait for the processes that multiprocessing has started, as it does at the interpreter's exit."""
+    processes = sys.modules.get("multiprocessing.process")
+    for child in processes.active_children() if processes is not None else ():
+        if not child.daemon:
+            child.join()

@@ -1,8 +1,7 @@
-"""The one profile of a capture: it begins when the script first initialises a jax backend, or later, never before."""
+"""The one profile of a capture, whatever framework makes it: when it begins and ends, and where its files go."""
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import json
 import os
 import platform
@@ -10,66 +9,66 @@ import shutil
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from tracekit import units
 from tracekit.capture import processes
 from tracekit.capture import stretch as stretches
 from tracekit.capture.machine import MachineLoad
 from tracekit.capture.new_run import FACTS
-from tracekit.capture.stretch import StepCounter, Stretch, counting_annotation, counting_compiler
+from tracekit.capture.stretch import StepCounter, Stretch
 from tracekit.capture.sudden_end import SuddenEnd
-from tracekit.errors import CaptureError
 from tracekit.files import replaced
 
-# XLA warns of a collective that waits after 20 s, and ends the process after 40.
-_STUCK_S, _IDLE_RATIO = 12.0, 0.05
-_QUIET_S = 0.02  # the CPU runtime closes its pool regions a little after the result is ready
+ROOM = "Give an --out with room for it."
 
 
-class Session:
-    """The profile of one capture: it waits for jax, starts with the first backend, or with its `stretch`, and keeps the
-    script's own away. `about` is what is known before the run; it begins capture.json. Where it is `watched`, a second
-    process says what was saved if this one is killed or crashes. Where it is `uploaded`, nobody has to copy files
-    between hosts."""
+@dataclass(frozen=True)
+class Plan:
+    """What a capture is to record, and where: the run `name` in `folder`, all of it or a `stretch`.
 
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        devices: int | None,
-        host_level: int,
-        python_tracer: bool,
-        stretch: Stretch | None,
-        about: Mapping[str, Any],
-        watched: bool = False,
-        uploaded: bool = False,
-    ) -> None:
-        self.folder, self.name, self.devices = folder, name, devices
-        self.host_level, self.python_tracer = host_level, python_tracer
-        self.stretch, self.about = stretch, about
+    `about` is what is known before the run; it begins capture.json. With `python_tracer` Python's functions are
+    recorded. Where it is `watched`, a second process says what was saved if this one is killed or crashes.
+    """
+
+    folder: Path
+    name: str
+    about: Mapping[str, Any] = field(default_factory=dict)
+    stretch: Stretch | None = None
+    python_tracer: bool = False
+    watched: bool = False
+
+
+class Session(ABC):
+    """The profile of one capture: it starts when the script begins to use the framework, or with its stretch, and keeps
+    the script's own away. The process `family` and its descendants are what is captured. No framework is imported
+    before the script does it."""
+
+    PROFILER: ClassVar[str]  # as the framework calls it
+    ALIASES: ClassVar[tuple[str, ...]]  # modules that name what is hooked once more
+
+    def __init__(self, plan: Plan, family: int | None = None) -> None:
+        self.plan, self.name, self.stretch = plan, plan.name, plan.stretch
         self.facts: dict[str, Any] | None = None  # what the capture ran on; set once the profile runs
         self.problem: str | None = None  # why the profile did not start
         self.process: int | None = None  # the number of this process in a run that several capture
-        self._agreed: processes.Agreed | None = None  # what these have agreed on
-        self._apart: list[str] = []  # those of them that share no disk with process 0
-        self._is_uploaded = uploaded
         self.is_stopped = False
-        self._stopped = threading.Event()
         self.counter: StepCounter | None = None
-        if stretch is not None and stretch.by_steps:
-            self.counter = StepCounter(stretch, self._begin_when_idle, self._end)
+        if self.stretch is not None and self.stretch.by_steps:
+            self.counter = StepCounter(self.stretch, self._begin_when_idle, self._end)
         self._begun = time.monotonic()
-        self._is_initialised = False
+        self._is_in_use = False  # the framework, so that the profile may begin
         self._postponing = 0  # blocks of `tracekit.unrecorded` that the script is in
-        self._load = MachineLoad(family=processes.family(), job=processes.job())
+        self._family = processes.family() if family is None else family
+        self._load = self._new_load()
         self._timer: threading.Timer | None = None
-        self._is_watched, self._sudden_end = watched, SuddenEnd()
+        self._sudden_end = SuddenEnd()
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._own_thread: int | None = None  # the thread in which tracekit itself calls the profiler
@@ -79,47 +78,48 @@ class Session:
     @property
     def run(self) -> Path:
         """The directory of the trace."""
-        return self.folder / "plugins" / "profile" / self.name
-
-    @property
-    def _profiled(self) -> Path:
-        """Where the profiler writes, so that a run is there whole or not at all, and not beside other processes, which
-        may give their files the same name."""
-        return processes.draft(self.folder, self.name, self.process or 0)
+        return self.plan.folder / "plugins" / "profile" / self.name
 
     @property
     def unreached(self) -> str:
         """Why the script never came to the stretch: the end of a sentence about it; empty where that is not so."""
-        if self._postponing and self._is_initialised:
+        if self._postponing and self._is_in_use:
             return "ended inside tracekit.unrecorded(), which keeps what it runs out of the trace"
-        if self.stretch is None or not self._is_initialised:
+        if self.stretch is None or not self._is_in_use:
             return ""
         if self.counter is not None:
-            return self.counter.missing
+            return self._missing_steps(self.counter)
         ended = units.time(round((time.monotonic() - self._begun) * 10**12))
         return f"ended after {ended}, and the stretch begins after {self.stretch.after_s:g} s"
 
     @property
     def short(self) -> str:
         """What of the stretch the script did not come to, as a sentence; empty where it is whole."""
+        if self.facts is None:
+            return ""
         if self.counter is not None:
             return self.counter.short
         seconds = self.stretch.for_s if self.stretch is not None else None
-        if seconds is None or self.facts is None or self.is_stopped:
+        if seconds is None or self.is_stopped:
             return ""
         ran = time.monotonic() - self._begun - self.facts["profiled_after_s"]
         return f"the script ended {units.time(round(ran * 10**12))} into the {seconds:g} s of the stretch."
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether there is a profile to write, or other processes of the script have written theirs."""
+        return self.facts is not None or self._others() is not None
+
+    @property
+    @abstractmethod
+    def omitted(self) -> str:
+        """What of the script's processes is not in the trace, as a sentence; empty where all are."""
+
     @contextmanager
     def hooked(self) -> Iterator[None]:
-        """Hold the hooks in jax while the script runs; jax is not imported before the script does it."""
-        actions = {
-            "jax._src.xla_bridge": self._hook_backends,
-            "jax._src.profiler": self._hook_profiler,
-            "jax._src.clusters": processes.add_cluster,
-        }
-        if self.stretch is not None and self.stretch.step_function:
-            actions |= dict.fromkeys(("jax._src.api", "jax._src.pmap"), self._hook_compilers)
+        """Hold the hooks in the framework while the script runs. Raises CaptureError where it is there already and its
+        profiler does not start."""
+        actions = self._hooks()
         finder = AfterImport(actions)
         sys.meta_path.insert(0, finder)
         stretches.postponed = self._postponed
@@ -127,7 +127,7 @@ class Session:
             for module_name, action in actions.items():
                 if module_name in sys.modules:
                     action(sys.modules[module_name])
-            self._start_now_if_initialised()
+            self._start_if_in_use()
             yield
         finally:
             stretches.postponed = nullcontext
@@ -141,110 +141,115 @@ class Session:
     def wait_for_work(self, limit_s: float = float("inf")) -> bool:
         """Wait until the devices have done all that was asked of them; False if `limit_s` was not enough."""
         if self.facts is not None and not self.is_stopped and os.getpid() == self._pid:  # a fork has no devices
-            with suppress(Exception):  # jax reports the script's failed work itself
+            with suppress(Exception):  # the framework reports the script's failed work itself
                 return self._wait_for_work(time.monotonic() + limit_s)
-        return True
-
-    def _wait_for_work(self, deadline: float) -> bool:
-        import jax
-
-        if deadline == float("inf"):
-            jax.effects_barrier()
-        platforms = list(sys.modules["jax._src.xla_bridge"].backends())
-        if not _all_ready([array for name in platforms for array in jax.live_arrays(name)], deadline):
-            return False
-        busy = time.process_time()
-        time.sleep(_QUIET_S)
-        busy = time.process_time() - busy
-        # Results that the script dropped are no live arrays. Devices work in order, so a last tiny program finds their
-        # end; on CPU it runs only if something still computes, because it leaves an event in the trace.
-        if busy > _QUIET_S / 10 or jax.default_backend() != "cpu":
-            if not _all_ready(_last_programs(), deadline):
-                return False
-            time.sleep(_QUIET_S)
         return True
 
     def stop(self, **ending: Any) -> None:
         """Stop the profile, if it still runs, and write it with its capture.json, which `ending` completes."""
         with self._lock:
-            assert self.facts is not None
+            if self.facts is None:  # others have theirs
+                self._write_facts({**self.plan.about, **ending})
+                return
             is_last = self.is_stopped  # of a stretch that was written while the script ran
             if not is_last:
                 self.is_stopped = True
-                self._stopped.set()
+                self.facts |= self._ended()
                 self._load.stop()
                 self.facts["profiled_s"] = round(time.monotonic() - self._begun - self.facts["profiled_after_s"], 6)
                 self.facts["machine"] = self._load.facts()
             if self.counter is not None:
                 self.facts["stretch"] |= {"first_step": self.counter.first, "captured_steps": self.counter.done}
-            text = json.dumps({**self.about, **ending, **self.facts}, indent=2) + "\n"
-            if not is_last:
-                try:
-                    self._save(None if self.process else text)  # process 0 speaks for all
-                finally:
-                    shutil.rmtree(self._profiled, ignore_errors=True)
-                    self._sudden_end.avert()
-            elif not self.process:
-                replaced(self.run / FACTS, lambda draft: draft.write_text(text, "utf-8"))
+            facts = {**self.plan.about, **ending, **self.facts}
+            if is_last:
+                self._write_facts(facts)
+                return
+            try:
+                self._save(None if self.process else self._text(facts))  # process 0 speaks for all
+            finally:
+                shutil.rmtree(self._profiled, ignore_errors=True)
+                self._sudden_end.avert()
 
+    @abstractmethod
+    def _hooks(self) -> dict[str, Callable[[ModuleType], None]]:
+        """What is done to a module of the framework right after its import, by the module's name."""
+
+    @abstractmethod
+    def _start_if_in_use(self) -> None:
+        """Begin where the script's process has used the framework before it was hooked."""
+
+    @abstractmethod
+    def _wait_for_work(self, deadline: float) -> bool:
+        """Wait for the devices; False where they still work at the deadline."""
+
+    @abstractmethod
+    def _start_profiler(self) -> None:
+        """Start the framework's profiler; raises whatever that raises."""
+
+    @abstractmethod
+    def _described(self) -> dict[str, Any]:
+        """What the capture runs on, for capture.json."""
+
+    @abstractmethod
+    def _versions(self) -> dict[str, str]:
+        """The versions of the framework and its parts."""
+
+    @abstractmethod
     def _save(self, facts: str | None) -> None:
         """Let the profiler write its files, and move them to where a reader finds them, with these `facts`."""
-        import jax.profiler
 
-        written = self._profiled / "plugins" / "profile" / self.name
-        try:
-            with self._on_our_own():
-                jax.profiler.stop_trace()
-        except Exception as error:
-            # The copy in JSON is begun when the XSpace is whole.
-            copies = [*written.glob("*.trace.json.gz")]
-            reason = str(error).rpartition("; ")[2]  # jax names the file before it
-            if not copies:
-                raise OSError(f"{reason}. Give an --out with room for it.") from error
-            for copy in copies:
-                copy.unlink()
-            say(f"the trace is saved, without the profiler's copy in JSON, which could not be written: {reason}.")
-        if not any(written.glob("*.xplane.pb")):
-            raise FileNotFoundError(f"the profiler left no *.xplane.pb in {written}")
-        try:
-            if facts is not None:
-                (written / FACTS).write_text(facts, "utf-8")
-        except OSError as error:
-            say(f"the trace is saved, without {FACTS}, which could not be written: {error.strerror}.")
-            (written / FACTS).unlink(missing_ok=True)
-        if self.process is None:
-            self.run.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(written, self.run)
+    @abstractmethod
+    def _join(self) -> None:
+        """Where several processes of the program have met: capture into the run of the first."""
+
+    @abstractmethod
+    def _ended(self) -> dict[str, Any]:
+        """End what the profiler must see the end of; what is known of the capture then only, for capture.json."""
+
+    @abstractmethod
+    def _others(self) -> Mapping[str, Any] | None:
+        """The facts of the run that processes which the script has started have written; None where none has."""
+
+    @abstractmethod
+    def _may_postpone(self) -> bool:
+        """Whether what the script does in a block of `tracekit.unrecorded` can be left out."""
+
+    @abstractmethod
+    def _missing_steps(self, counter: StepCounter) -> str:
+        """Why no step began the stretch: the end of a sentence about the script."""
+
+    def _text(self, facts: Mapping[str, Any]) -> str:
+        """The text of capture.json with these facts, or where others have written one, theirs with how all ended."""
+        if theirs := self._others():
+            facts = {**theirs, **{name: facts[name] for name in ("exit_code", "wall_s") if name in facts}}
+        return json.dumps(facts, indent=2) + "\n"
+
+    def _write_facts(self, facts: Mapping[str, Any]) -> None:
+        """Write the capture.json of a run that has its files."""
+        if not self.process:
+            text = self._text(facts)
+            replaced(self.run / FACTS, lambda draft: draft.write_text(text, "utf-8"))
+
+    @property
+    def _profiled(self) -> Path:
+        """Where the profiler writes, so that a run is there whole or not at all, and not beside other processes, which
+        may give their files the same name."""
+        return processes.draft(self.plan.folder, self.name, self.process or 0)
+
+    def _new_load(self) -> MachineLoad:
+        return MachineLoad(family=self._family, job=processes.job())
+
+    def _begin_unless_later(self) -> None:
+        """The script uses the framework: begin the profile, unless a block, a step or a time does so."""
+        if self._postponing or self.counter is not None:
+            return
+        if self.stretch is not None and self.stretch.after_s is not None:
+            self._later(self.stretch.after_s - (time.monotonic() - self._begun), self._begin)
         else:
-            processes.gather(written, self.run, self.process)
-            assert self._agreed is not None
-            if not self._is_uploaded and (
-                sentence := processes.told_apart(self.run, self._agreed, self.process, self._apart)
-            ):
-                say(sentence)
-
-    def _watch(self) -> None:
-        """Say once where devices have work, and for long nothing computes."""
-        import jax
-
-        busy_at, used_s = time.monotonic(), time.process_time()
-        while not self._stopped.wait(1.0):
-            before, used_s = used_s, time.process_time()
-            if used_s - before > _IDLE_RATIO:
-                busy_at = time.monotonic()
-            elif time.monotonic() - busy_at > _STUCK_S:
-                with suppress(Exception):  # it may ask while the script ends
-                    if any(not array.is_deleted() and not array.is_ready() for array in jax.live_arrays()):
-                        say(
-                            f"nothing has computed for {_STUCK_S:g} s, though the devices have work: the run seems "
-                            "stuck, on CPU devices mostly in a collective with too many steps in flight. Then XLA "
-                            "will end it without a trace; wait for the results every few steps "
-                            "(docs/troubleshooting.md)."
-                        )
-                        return
+            self._begin()
 
     def _begin(self) -> None:
-        """Begin the profile of a stretch."""
+        """Begin the profile, of a stretch too."""
         with self._lock:
             if self.facts is None and self.problem is None:
                 self._start()
@@ -253,35 +258,36 @@ class Session:
 
     def _begin_when_idle(self) -> None:
         """Begin the profile with nothing of what came before still on the devices."""
-        import jax
-
         with self._lock:
             if self.facts is None and self.problem is None:
-                jax.devices()
-                with suppress(Exception):  # jax reports the script's failed work itself
+                with suppress(Exception):  # the framework reports the script's failed work itself
                     self._wait_for_work(float("inf"))
                 self._begin()
 
-    @contextmanager
-    def _postponed(self) -> Iterator[None]:
-        """Keep the profile from beginning with the first backend; it begins when the last such block ends."""
-        if self.stretch is not None or os.getpid() != self._pid:
-            yield
-            return
-        if self._is_initialised and not self._postponing:
-            say(
-                "tracekit.unrecorded() came after the first use of a device, where the profile began: it goes on. Put "
-                "that inside the block."
-            )
-            yield
-            return
-        self._postponing += 1
+    def _start(self) -> None:
         try:
-            yield
-        finally:
-            self._postponing -= 1
-            if self._is_initialised and not self._postponing:
-                self._begin_when_idle()
+            self._join()
+            if self.plan.watched:
+                self._sudden_end.watch(self._profiled)
+            with self._on_our_own():
+                self._start_profiler()
+        except Exception as error:  # it must not end the script
+            self._sudden_end.avert()
+            shutil.rmtree(self._profiled, ignore_errors=True)
+            self._fail(f"{self.PROFILER} did not start: {error}")
+            return
+        self._load.start()
+        described = self._described()
+        self.facts = {
+            "profiled_after_s": round(time.monotonic() - self._begun, 6),
+            **({} if self.stretch is None else {"stretch": asdict(self.stretch)}),
+            "versions": {
+                "python": platform.python_version(),
+                **self._versions(),
+                "tracekit": sys.modules["tracekit"].__version__,
+            },
+            **described,
+        }
 
     def _end(self) -> None:
         """End the profile of a stretch; the script goes on."""
@@ -297,6 +303,22 @@ class Session:
                 return
             say("the stretch is captured; the script goes on without the profiler.")
 
+    @contextmanager
+    def _postponed(self) -> Iterator[None]:
+        """Keep a block of `tracekit.unrecorded` out of the profile, which begins when the last of them ends."""
+        if self.stretch is not None or os.getpid() != self._pid:
+            yield
+            return
+        with self._lock:
+            is_kept_out = self._may_postpone()
+            self._postponing += is_kept_out
+        try:
+            yield
+        finally:
+            self._postponing -= is_kept_out
+            if is_kept_out and self._is_in_use and not self._postponing:
+                self._begin_when_idle()
+
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         self._timer = threading.Timer(max(0.0, seconds), action)
         self._timer.daemon = True
@@ -310,80 +332,20 @@ class Session:
         finally:
             self._own_thread = before
 
-    def _start_now_if_initialised(self) -> None:
-        bridge = sys.modules.get("jax._src.xla_bridge")
-        if bridge is None or not bridge.backends_are_initialized():
-            return
-        if self.devices is not None:
-            raise CaptureError(
-                "jax has its devices already in this process; leave out devices=, or use the command line."
-            )
-        bridge.backends()
-        if self.problem:
-            raise CaptureError(self.problem)
-
-    def _hook_backends(self, bridge: ModuleType) -> None:
-        original = getattr(bridge, "backends", None)
-        if original is None:
-            self._fail("this jax has no jax._src.xla_bridge.backends to wait for; tracekit knows jax 0.10.2 to 0.12.0.")
-            return
-
-        def backends() -> Any:
-            if not self._is_initialised:
-                with self._lock:  # other threads wait here until the profile runs
-                    if not self._is_initialised and self._own_thread is None:
-                        with self._on_our_own(), _uncached(bridge):
-                            self._set_devices()
-                            original()
-                            self._is_initialised = True
-                            self._start_unless_later()
-            return original()
-
-        self._replace(bridge, "backends", backends)
-
-    def _hook_profiler(self, profiler: ModuleType) -> None:
-        # jax 0.12 starts and stops every profile in ProfileSession, jax 0.10 in two functions.
-        owner, start, stop = getattr(profiler, "ProfileSession", profiler), "start", "stop"
-        if owner is profiler:
-            start, stop = "start_trace", "stop_trace"
-        begin, end = getattr(owner, start, None), getattr(owner, stop, None)
-        if begin is None or end is None:  # a jax to come: it will raise its own error when the script profiles too
-            return
-
-        def not_started(*args: Any, **kwargs: Any) -> Any:
-            if self._own_thread == threading.get_ident():
-                return begin(*args, **kwargs)
-            self._warn_once()
-            sys.modules["jax._src.xla_bridge"].get_backend()  # the script's call would have initialised the backends
-            return args[0] if owner is not profiler else None
-
-        def not_stopped(*args: Any, **kwargs: Any) -> Any:
-            if self._own_thread == threading.get_ident():
-                return end(*args, **kwargs)
-            return self._warn_once()
-
-        self._replace(owner, start, not_started)
-        self._replace(owner, stop, not_stopped)
-        if self.counter is not None and not self.counter.stretch.step_function:
-            annotation = counting_annotation(profiler.StepTraceAnnotation, self.counter)
-            self._replace(profiler, "StepTraceAnnotation", annotation)
-
-    def _hook_compilers(self, module: ModuleType) -> None:
-        for name in ("jit", "pmap"):
-            if hasattr(module, name) and self.counter is not None:
-                self._replace(module, name, counting_compiler(getattr(module, name), self.counter))
-
     def _replace(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
         original = getattr(owner, name)
 
         def swap(old: Any, new: Any) -> None:
-            # jax and jax.profiler name the functions of jax._src once more, if they are imported by now.
-            for place in (owner, sys.modules.get("jax.profiler"), sys.modules.get("jax")):
+            for place in (owner, *map(sys.modules.get, self.ALIASES)):  # those that are imported by now
                 if getattr(place, name, None) is old:
                     setattr(place, name, new)
 
         swap(original, function)
         self._undo.append(lambda: swap(function, original))
+
+    def _say_apart(self, kind: str, number: int) -> None:
+        folder = self.plan.folder
+        say(f"{kind} 0 of this program is not captured into {folder}: {kind} {number} has a run of its own.")
 
     def _fail(self, problem: str) -> None:
         self.problem = problem
@@ -393,93 +355,15 @@ class Session:
         if not self._has_warned:
             self._has_warned = True
             say(
-                "the script uses jax.profiler itself; one profile can run at a time, so its calls do nothing and this "
-                "capture goes on. For the script's own profile run it with plain python."
+                f"the script uses {self.PROFILER} itself; one profile can run at a time, so its calls do nothing and "
+                "this capture goes on. For the script's own profile run it with plain python."
             )
-
-    def _set_devices(self) -> None:
-        import jax
-
-        config: Any = jax.config
-        chosen = config.jax_num_cpu_devices
-        if self.devices is None or self.devices == chosen:
-            return
-        if chosen >= 0:
-            say(f"--devices {self.devices} is not used: jax_num_cpu_devices is {chosen} already.")
-        elif "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
-            say(f"--devices {self.devices} is not used: XLA_FLAGS sets the number of CPU devices.")
-        else:
-            config.update("jax_num_cpu_devices", self.devices)
-
-    def _start_unless_later(self) -> None:
-        if self._postponing:
-            return
-        if self.stretch is None or (self.stretch.after_s is None and self.stretch.for_s is not None):
-            self._start()
-            if self.stretch is not None and self.stretch.for_s is not None:
-                self._later(self.stretch.for_s, self._end)
-        elif self.stretch.after_s is not None:
-            self._later(self.stretch.after_s - (time.monotonic() - self._begun), self._begin)
-
-    def _start(self) -> None:
-        import jax
-        import jax.profiler
-        import jaxlib.version
-
-        self._join()
-        options = jax.profiler.ProfileOptions()
-        options.host_tracer_level = self.host_level
-        options.python_tracer_level = int(self.python_tracer)
-        options.session_id = self.name
-        if self._is_watched:
-            self._sudden_end.watch(self._profiled)
-        try:
-            with self._on_our_own():
-                jax.profiler.start_trace(str(self._profiled), profiler_options=options)
-        except Exception as error:  # it must not end the script
-            self._sudden_end.avert()
-            shutil.rmtree(self._profiled, ignore_errors=True)
-            self._fail(f"jax.profiler did not start: {error}")
-            return
-        self._load.start()
-        if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
-            threading.Thread(target=self._watch, name="tracekit watch", daemon=True).start()
-        machines: dict[str, str] = {}
-        if self.process == 0:
-            machines, self._apart = processes.machines()
-        self.facts = {
-            **({"machines": machines} if machines else {}),
-            "profiled_after_s": round(time.monotonic() - self._begun, 6),
-            **({} if self.stretch is None else {"stretch": asdict(self.stretch)}),
-            "versions": {
-                "python": platform.python_version(),
-                "jax": jax.__version__,
-                "jaxlib": jaxlib.version.__version__,
-                "tracekit": sys.modules["tracekit"].__version__,
-            },
-            "platform": jax.default_backend(),
-            "devices": [
-                {"id": d.id, "kind": d.device_kind, "platform": d.platform, "process_index": d.process_index}
-                for d in jax.devices()
-            ],
-            "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        }
-
-    def _join(self) -> None:
-        """Where jax.distributed has joined several processes: capture into the run of process 0."""
-        if (index := processes.joined()) is None:
-            return
-        self._agreed = processes.agreed(self.name, index, self.folder)
-        if self._agreed is None:
-            say(f"process 0 of this program is not captured into {self.folder}: process {index} has a run of its own.")
-        else:
-            self.name, self.process = self._agreed.name, index
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
     """Call an action on a module right after its import."""
 
-    def __init__(self, actions: dict[str, Callable[[ModuleType], None]]) -> None:
+    def __init__(self, actions: Mapping[str, Callable[[ModuleType], None]]) -> None:
         self.actions = actions
 
     def find_spec(
@@ -507,38 +391,7 @@ def say(sentence: str) -> None:
     tell(f"tracekit: {sentence}")
 
 
-@contextmanager
-def _uncached(bridge: ModuleType) -> Iterator[None]:
-    # The profiler asks for the backend while the script's own first question is still being answered; the cache around
-    # get_backend of jax 0.12 takes that for endless recursion.
-    cached = bridge.get_backend
-    bridge.get_backend = getattr(bridge, "_get_backend_uncached", cached)  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        bridge.get_backend = cached  # type: ignore[attr-defined]
-
-
-def _all_ready(arrays: Sequence[Any], deadline: float) -> bool:
-    # Polled, because a call that blocks inside jax has no time limit.
-    for array in arrays:
-        while not array.is_deleted() and not array.is_ready():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.001)
-    return True
-
-
-def _last_programs() -> list[Any]:
-    """Enqueue one tiny program on each device of this process; a trace shows it as `jit_tracekit_end`."""
-    import jax
-    import jax.numpy as jnp
-
-    def tracekit_end() -> Any:
-        return jnp.zeros(())
-
-    results = []
-    for device in jax.local_devices():
-        with jax.default_device(device):
-            results.append(jax.jit(tracekit_end)())
-    return results
+def without_facts(path: Path, error: OSError) -> None:
+    """Say that the trace is saved without its capture.json at `path`, and leave no part of that."""
+    say(f"the trace is saved, without {FACTS}, which could not be written: {error.strerror}.")
+    path.unlink(missing_ok=True)

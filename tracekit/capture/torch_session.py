@@ -1,14 +1,12 @@
-"""The one profile of a capture of PyTorch: it begins when the script has imported torch, or later, never before.
+"""The profile of a capture of PyTorch: it begins when the script has imported torch, or later, never before.
 
 Kineto's callbacks are those of all threads here: the profile may begin and end on another thread than the script's, and
 holds the operators of threads that the script starts itself.
 """
 
-import ast
 import gzip
 import json
 import os
-import platform
 import shutil
 import socket
 import sys
@@ -16,125 +14,42 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from tracekit import units
-from tracekit.capture import processes
-from tracekit.capture import stretch as stretches
-from tracekit.capture.machine import MachineLoad
+from tracekit.capture import processes, script, torch_job
 from tracekit.capture.new_run import FACTS
-from tracekit.capture.session import AfterImport, say
-from tracekit.capture.stretch import StepCounter, Stretch
+from tracekit.capture.session import ROOM, Plan, Session, say, without_facts
+from tracekit.capture.stretch import StepCounter
 from tracekit.capture.sudden_end import SuddenEnd
+from tracekit.capture.torch_children import Children
 from tracekit.errors import CaptureError
 from tracekit.files import replaced
 
-FRAMEWORKS = ("jax", "torch")
-# Packages that come with a framework: who imports one imports that.
-_OF_TORCH = frozenset({"torch", "torchvision", "torchaudio", "lightning", "pytorch_lightning", "accelerate"})
-_OF_JAX = frozenset({"jax", "jaxlib", "flax", "optax", "equinox", "haiku"})
+_LAST_WAIT_S = 2.0  # for what a process that ends has left to its devices
 _NO_STEPS = (
     "called no torch.optim.Optimizer.step(), after which a step is counted; give the stretch in seconds with --after "
     "and --for"
 )
-_KEY, _MACHINES = "tracekit/run", "tracekit/machine/"
-_AGREE_S = 20  # rank 0 says the name of its run as soon as the process group is there
-_MOST_FILES = 200  # of the script that are looked through for what it imports
 
 
-def framework_of(script: str, module: bool) -> str:
-    """The framework whose profiler suits a script: torch if it, or what it imports from its own directory, imports
-    torch and not jax; else jax.
+class TorchSession(Session):
+    """The profile of one capture of PyTorch, of one process; those of a job of torch.distributed are in one run."""
 
-    Imports are read, not run: what a name that is made at run time imports is not found.
-    """
-    home = Path.cwd() if module else Path(script).resolve().parent
-    start = home.joinpath(*script.split(".")) if module else Path(script)
-    pending = [start.with_suffix(".py"), start / "__main__.py"] if module else [start]
-    found, seen = set[str](), set[Path]()
-    while pending and len(seen) < _MOST_FILES:
-        path = pending.pop()
-        if path in seen or not path.is_file():
-            continue
-        seen.add(path)
-        for name in _imports(path):
-            first = name.partition(".")[0]
-            found.add(first)
-            if first not in _OF_TORCH | _OF_JAX:  # a directory of experiments may be called after a framework
-                part = home.joinpath(*name.split("."))
-                pending += [part.with_suffix(".py"), part / "__init__.py"]
-    return "torch" if found & _OF_TORCH and not found & _OF_JAX else "jax"
+    PROFILER = "torch.profiler"
+    ALIASES = ("torch.distributed",)
 
-
-def _imports(path: Path) -> set[str]:
-    """The full names of the modules that a file imports anywhere; none of one that is not Python."""
-    names: set[str] = set()
-    with suppress(OSError, SyntaxError, ValueError):
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
-
-
-def launch_name() -> str | None:
-    """What the ranks that one launcher on this machine has started have in common, as a name; None without one."""
-    if _rank() is None or processes.is_started():
-        return None
-    launcher = os.getppid()
-    try:
-        begun_s = Path(f"/proc/{launcher}").stat().st_mtime
-    except OSError:
-        begun_s = 0.0
-    return f"{time.strftime('%Y_%m_%d_%H_%M_%S', time.localtime(begun_s))}-{launcher:06x}"
-
-
-def _rank() -> int | None:
-    """The number of this process among those of its job, as torchrun and what is like it say it."""
-    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-    return int(rank) if rank.isdigit() and size.isdigit() and int(size) > 1 else None
-
-
-class TorchSession:
-    """The profile of one capture of PyTorch: it starts when torch is imported, or with its `stretch`, and keeps the
-    script's own away. `about` is what is known before the run; it begins capture.json. Where it is `watched`, a second
-    process says what was saved if this one is killed or crashes."""
-
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        python_tracer: bool,
-        stretch: Stretch | None,
-        about: Mapping[str, Any],
-        watched: bool = False,
-    ) -> None:
-        self.folder, self.name, self.python_tracer = folder, name, python_tracer
-        self.stretch, self.about = stretch, about
-        self.facts: dict[str, Any] | None = None  # what the capture ran on; set once the profile runs
-        self.problem: str | None = None  # why the profile did not start
-        self.process: int | None = None  # the rank of this process in a run that several capture
-        self.is_stopped = False
-        self.counter: StepCounter | None = None
-        if stretch is not None and stretch.by_steps:
-            self.counter = StepCounter(stretch, self._begin, self._end)
-        self._begun = time.monotonic()
-        self._is_imported = False
-        self._postponing = 0  # blocks of `tracekit.unrecorded` that the script is in
-        family = os.getppid() if launch_name() else processes.family()
-        self._load = MachineLoad(family=family, job=processes.job())
-        self._timer: threading.Timer | None = None
-        self._is_watched, self._sudden_end = watched, SuddenEnd()
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._own_thread: int | None = None  # the thread in which tracekit itself calls the profiler
-        self._undo: list[Callable[[], None]] = []
-        self._has_warned = False
+    def __init__(self, plan: Plan, parent: int | None = None) -> None:
+        """`parent` is the process that has started this one by multiprocessing, and that is captured too: the profile
+        here begins when it joins a job."""
+        super().__init__(plan, parent or (os.getppid() if torch_job.launch_name() else None))
+        self._awaits_job = parent is not None
+        self._children = Children(partial(record_child, plan, self._pid))
+        self._is_hooked = False
         self._profile: Any = None
         self._optimizer: Any = None  # whose steps are counted: the first that makes one
         self._steps_made, self._is_in_step = 0, False
@@ -143,231 +58,42 @@ class TorchSession:
         self._machines: dict[str, str] = {}  # of each rank, by the name that its file gives its host
 
     @property
-    def run(self) -> Path:
-        """The directory of the trace."""
-        return self.folder / "plugins" / "profile" / self.name
+    def omitted(self) -> str:
+        """What of the script's processes is not in the trace, as a sentence; empty where all are."""
+        return self._children.missing(self.run)
 
-    @property
-    def _profiled(self) -> Path:
-        """Where the file is written, so that it is in the run whole or not at all."""
-        return self.folder / f".{self.name}-{self.process or 0}"
+    def _hooks(self) -> dict[str, Callable[[ModuleType], None]]:
+        torch_job.set_ranks()
+        return {"torch": self._hook}
 
-    @property
-    def unreached(self) -> str:
-        """Why the script never came to the stretch: the end of a sentence about it; empty where that is not so."""
-        if self._postponing and self._is_imported:
-            return "ended inside tracekit.unrecorded(), which keeps what it runs out of the trace"
-        if self.stretch is None or not self._is_imported:
-            return ""
-        if self.counter is not None:
-            start, made = self.stretch.start_step or 0, self._steps_made
-            return f"made {units.quantity(made, 'step')} from 0 on, and none is number {start}" if made else _NO_STEPS
-        ended = units.time(round((time.monotonic() - self._begun) * 10**12))
-        return f"ended after {ended}, and the stretch begins after {self.stretch.after_s:g} s"
-
-    @property
-    def short(self) -> str:
-        """What of the stretch the script did not come to, as a sentence; empty where it is whole."""
-        if self.counter is not None:
-            return self.counter.short
-        seconds = self.stretch.for_s if self.stretch is not None else None
-        if seconds is None or self.facts is None or self.is_stopped:
-            return ""
-        ran = time.monotonic() - self._begun - self.facts["profiled_after_s"]
-        return f"the script ended {units.time(round(ran * 10**12))} into the {seconds:g} s of the stretch."
-
-    @contextmanager
-    def hooked(self) -> Iterator[None]:
-        """Hold the hooks in torch while the script runs; torch is not imported before the script does it."""
-        self._set_ranks()
-        finder = AfterImport({"torch": self._hook})
-        sys.meta_path.insert(0, finder)
-        stretches.postponed = self._postponed
-        try:
-            if hasattr(sys.modules.get("torch"), "profiler"):
-                self._hook(sys.modules["torch"])
-                if self.problem:
-                    raise CaptureError(self.problem)
-            yield
-        finally:
-            stretches.postponed = nullcontext
-            with suppress(ValueError):  # the script may have rebuilt the list
-                sys.meta_path.remove(finder)
-            while self._undo:
-                self._undo.pop()()
-            if self._timer is not None:
-                self._timer.cancel()
-
-    def wait_for_work(self, limit_s: float = float("inf")) -> bool:
-        """Wait until the devices have done all that was asked of them; False if `limit_s` was not enough."""
-        if self.facts is None or self.is_stopped or os.getpid() != self._pid:
-            return True
-        import torch
-
-        if not torch.cuda.is_initialized():
-            return True
-
-        def wait() -> None:
-            with suppress(Exception):  # torch reports the script's failed work itself
-                for device in range(torch.cuda.device_count()):
-                    torch.cuda.synchronize(device)
-
-        if limit_s == float("inf"):
-            wait()
-            return True
-        waiting = threading.Thread(target=wait, name="tracekit wait", daemon=True)  # the call has no limit of time
-        waiting.start()
-        waiting.join(limit_s)
-        return not waiting.is_alive()
-
-    def stop(self, **ending: Any) -> None:
-        """Stop the profile, if it still runs, and write it with its capture.json, which `ending` completes."""
-        with self._lock:
-            assert self.facts is not None
-            is_last = self.is_stopped  # of a stretch that was written while the script ran
-            if not is_last:
-                self.is_stopped = True
-                self._leave_step()
-                self._load.stop()
-                self.facts |= _devices()
-                self.facts["profiled_s"] = round(time.monotonic() - self._begun - self.facts["profiled_after_s"], 6)
-                self.facts["machine"] = self._load.facts()
-            if self.counter is not None:
-                self.facts["stretch"] |= {"first_step": self.counter.first, "captured_steps": self.counter.done}
-            machines = {"machines": self._machines} if self._machines else {}
-            text = json.dumps({**self.about, **ending, **machines, **self.facts}, indent=2) + "\n"
-            if not is_last:
-                try:
-                    self._save(None if self.process else text)  # rank 0 speaks for all
-                finally:
-                    shutil.rmtree(self._profiled, ignore_errors=True)
-                    self._sudden_end.avert()
-            elif not self.process:
-                replaced(self.run / FACTS, lambda draft: draft.write_text(text, "utf-8"))
-
-    def _save(self, facts: str | None) -> None:
-        """Let the profiler write its file, and move it to where a reader finds it, with these `facts`."""
-        self._note_job()
-        rank = self._job.get("rank", _rank())
-        name = f"{socket.gethostname()}{'' if rank is None else f'-rank{rank}'}.pt.trace.json"
-        self._profiled.mkdir(parents=True, exist_ok=True)
-        document = self._profiled / name
-        with self._on_our_own():
-            if self._job:
-                self._profile.add_metadata_json("distributedInfo", json.dumps(self._job, default=str))
-            with _without_marks():
-                self._profile.stop()
-            self._profile.export_chrome_trace(str(document))
-        self._profile = None
-        if not _is_whole(document):  # Kineto does not tell that a disk is full
-            raise OSError("the profiler left no whole file. Give an --out with room for it.")
-        packed = document.with_name(f"{name}.gz")
-        with document.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        document.unlink()
-        self.run.mkdir(parents=True, exist_ok=True)
-        try:
-            if facts is not None:
-                replaced(self.run / FACTS, lambda draft: draft.write_text(facts, "utf-8"))
-        except OSError as error:
-            say(f"the trace is saved, without {FACTS}, which could not be written: {error.strerror}.")
-        os.replace(packed, self.run / packed.name)
-
-    def _begin(self) -> None:
-        """Begin the profile of a stretch."""
-        with self._lock:
-            if self.facts is None and self.problem is None:
-                self.wait_for_work()
-                self._start()
-                if self.stretch is not None and self.stretch.for_s is not None:
-                    self._later(self.stretch.for_s, self._end)
-
-    @contextmanager
-    def _postponed(self) -> Iterator[None]:
-        """Leave what came before such a block out, and the block; the profile begins when the last of them ends."""
-        if self.stretch is not None or os.getpid() != self._pid:
-            yield
-            return
-        with self._lock:
-            if self.facts is not None and not self._postponing:
-                self._discard()
-            self._postponing += 1
-        try:
-            yield
-        finally:
-            self._postponing -= 1
-            if self._is_imported and not self._postponing:
-                self._begin()
-
-    def _discard(self) -> None:
-        """End the profile that runs, and keep nothing of it."""
-        self.wait_for_work()
-        with self._on_our_own(), suppress(Exception), _without_marks():
-            self._profile.stop()
-        self._load.stop()
-        self._load = MachineLoad(family=self._load.family, job=self._load.job)
-        self._sudden_end.avert()
-        self._sudden_end, self._profile, self.facts = SuddenEnd(), None, None
-
-    def _end(self) -> None:
-        """End the profile of a stretch; the script goes on."""
-        with self._lock:
-            if self.facts is None or self.is_stopped:
-                return
-            self.wait_for_work()
-            try:
-                self.stop(exit_code=None)
-            except Exception as error:  # it must not end the script
-                say(f"the trace could not be written: {error}")
-                return
-            say("the stretch is captured; the script goes on without the profiler.")
-
-    def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        self._timer = threading.Timer(max(0.0, seconds), action)
-        self._timer.daemon = True
-        self._timer.start()
-
-    @contextmanager
-    def _on_our_own(self) -> Iterator[None]:
-        before, self._own_thread = self._own_thread, threading.get_ident()
-        try:
-            yield
-        finally:
-            self._own_thread = before
-
-    def _set_ranks(self) -> None:
-        """Tell torch.distributed, as torchrun does, which of those this process is that `tracekit capture` started."""
-        if (place := processes.started_as()) is None or _rank() is not None:
-            return
-        index, count, address = place
-        host, _, port = address.rpartition(":")
-        ranks = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
-        os.environ.update({name: str(number) for name, number in ranks.items()}, MASTER_ADDR=host, MASTER_PORT=port)
+    def _start_if_in_use(self) -> None:
+        if self.problem:
+            raise CaptureError(self.problem)
 
     def _hook(self, torch: ModuleType) -> None:
-        if self._is_imported:
+        if self._is_hooked or not hasattr(torch, "profiler"):
             return
-        self._is_imported = True
+        self._is_hooked = True
         try:
-            backend = sys.modules["torch.autograd.profiler"].profile
-            self._keep_away(backend)
+            self._keep_away(sys.modules["torch.autograd.profiler"].profile)
             distributed = sys.modules.get("torch.distributed.distributed_c10d")
             if distributed is not None:
                 self._hook_distributed(distributed)
         except (AttributeError, KeyError) as error:
             self._fail(f"this torch, {torch.__version__}, has no {error} to hook; tracekit knows torch 2.1 to 2.13.")
             return
-        if self._postponing:
-            return
-        stretch = self.stretch
-        if stretch is not None and (stretch.by_steps or stretch.after_s is not None):
+        if not self._awaits_job:
+            self._undo.append(self._children.hook())
+            self._use()
+
+    def _use(self) -> None:
+        """Begin here, or let a step or a time begin the profile."""
+        self._is_in_use = True
+        if self.counter is not None or (self.stretch is not None and self.stretch.after_s is not None):
             self._wake()
         if self.counter is not None:
             self._count_steps()
-        elif stretch is not None and stretch.after_s is not None:
-            self._later(stretch.after_s - (time.monotonic() - self._begun), self._begin)
-        else:
-            self._begin()
+        self._begin_unless_later()
 
     def _wake(self) -> None:
         """Let Kineto start on this thread, the one that it wants first."""
@@ -411,66 +137,40 @@ class TorchSession:
 
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
             result = init(*args, **kwargs)
-            with suppress(Exception):
-                self._note_job()
-                self._join(distributed)
+            with suppress(Exception):  # it must not end the script
+                self._join()
+            if self._awaits_job and os.getpid() == self._pid:
+                self._awaits_job = False
+                self._use()
             return result
 
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
-            with suppress(Exception):
-                self._note_job()
+            self._note_job()
             return destroy(*args, **kwargs)
 
         self._replace(distributed, "init_process_group", init_process_group)
         self._replace(distributed, "destroy_process_group", destroy_process_group)
 
-    def _replace(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
-        original = getattr(owner, name)
-
-        def swap(old: Any, new: Any) -> None:
-            for place in (owner, sys.modules.get("torch.distributed")):  # which names it once more
-                if getattr(place, name, None) is old:
-                    setattr(place, name, new)
-
-        swap(original, function)
-        self._undo.append(lambda: swap(function, original))
-
     def _note_job(self) -> None:
-        """Keep what the job is: its rank and size, backend and groups, as the profiler writes them."""
-        distributed = sys.modules.get("torch.distributed")
-        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-            return
-        self._job = {
-            "backend": distributed.get_backend(),
-            "rank": distributed.get_rank(),
-            "world_size": distributed.get_world_size(),
-        }
-        with suppress(Exception):  # private, and newer than the rest
-            groups = distributed.distributed_c10d._get_all_pg_configs()
-            self._job |= {"pg_count": len(groups), "pg_config": groups}
+        """Keep what the job is, as the profiler writes it."""
+        with suppress(Exception):  # as above
+            job = torch_job.described()
+            known = {group["pg_name"]: group for group in [*self._job.get("pg_config", []), *job.get("pg_config", [])]}
+            groups = {"pg_count": len(known), "pg_config": [*known.values()]}  # those that are gone by now, too
+            self._job |= job | (groups if known else {})
 
-    def _join(self, distributed: ModuleType) -> None:
-        """Where torch.distributed has joined several processes: capture into the run of rank 0."""
-        rank, size = self._job["rank"], self._job["world_size"]
-        if size < 2 or self.process is not None or self.is_stopped:
+    def _join(self) -> None:
+        if os.getpid() != self._pid or self.process is not None or self.is_stopped:
             return
-        from datetime import timedelta
-
-        store = distributed._get_default_store()
-        store.set(f"{_MACHINES}{rank}", f"rank{rank} {processes.machine()}")
-        if rank == 0:
-            store.set(_KEY, self.name)
-        try:
-            store.wait([_KEY], timedelta(seconds=_AGREE_S))
-        except Exception:  # of torch, without a class of its own
-            say(f"rank 0 of this program is not captured into {self.folder}: rank {rank} has a run of its own.")
+        self._note_job()
+        rank, size = self._job.get("rank"), self._job.get("world_size", 1)
+        if rank is None or size < 2:
             return
-        self.name, self.process = store.get(_KEY).decode(), rank
-        if rank == 0:
-            keys = [f"{_MACHINES}{each}" for each in range(size)]
-            with suppress(Exception):  # one that nobody captures
-                store.wait(keys, timedelta(seconds=_AGREE_S))
-                self._machines = dict(store.get(key).decode().split() for key in keys)
+        agreed = torch_job.agreed(self.name, rank, size)
+        if agreed is None:
+            self._say_apart("rank", rank)
+        else:
+            (self.name, self._machines), self.process = agreed, rank
 
     def _count_steps(self) -> None:
         """Count the steps of the first optimizer that makes one: each ends with `Optimizer.step`."""
@@ -509,17 +209,9 @@ class TorchSession:
         if step is not None:
             step.__exit__(None, None, None)
 
-    def _fail(self, problem: str) -> None:
-        self.problem = problem
-        say(f"this run will leave no trace: {problem}")
-
-    def _warn_once(self) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            say(
-                "the script uses torch.profiler itself; one profile can run at a time, so its calls do nothing and "
-                "this capture goes on. For the script's own profile run it with plain python."
-            )
+    def _missing_steps(self, counter: StepCounter) -> str:
+        start, made = counter.stretch.start_step or 0, self._steps_made
+        return f"made {units.quantity(made, 'step')} from 0 on, and none is number {start}" if made else _NO_STEPS
 
     def _new_profile(self) -> Any:
         """The profile, of all threads where this torch can."""
@@ -527,43 +219,134 @@ class TorchSession:
         from torch.profiler import profile, supported_activities
 
         options: dict[str, Any] = {"enable_cuda_sync_events": True, "profile_all_threads": True}
-        if not self.python_tracer:
+        if not self.plan.python_tracer:
             options["trace_only"] = True
         known = _ExperimentalConfig.__init__.__doc__ or ""
         config = _ExperimentalConfig(**{name: value for name, value in options.items() if f"{name}:" in known})
         return profile(
             activities=supported_activities(),
             record_shapes=True,
-            with_stack=self.python_tracer,
+            with_stack=self.plan.python_tracer,
             experimental_config=config,
         )
 
-    def _start(self) -> None:
+    def _start_profiler(self) -> None:
+        self._profile = self._new_profile()
+        with _without_marks():
+            self._profile.start()
+
+    def _versions(self) -> dict[str, str]:
         import torch
 
-        if self._is_watched:
-            self._sudden_end.watch(self._profiled)
-        try:
-            with self._on_our_own():
-                self._profile = self._new_profile()
-                with _without_marks():
-                    self._profile.start()
-        except Exception as error:  # it must not end the script
+        return {"torch": str(torch.__version__)}
+
+    def _described(self) -> dict[str, Any]:
+        import torch
+
+        return {"framework": "torch", "threads": torch.get_num_threads()}
+
+    def _others(self) -> Mapping[str, Any] | None:
+        if not self._children.are_in(self.run):
+            return None
+        with suppress(OSError, ValueError):
+            facts: Mapping[str, Any] = json.loads((self.run / FACTS).read_text("utf-8"))
+            return facts
+        return {}
+
+    def _ended(self) -> dict[str, Any]:
+        self._leave_step()
+        return {**_devices(), **({"machines": self._machines} if self._machines else {})}
+
+    def _may_postpone(self) -> bool:
+        """End the profile that runs, and keep nothing of it: it begins with the import of torch, which may lie before
+        the warm-up that a block leaves out."""
+        if self.facts is not None and not self._postponing:
+            self.wait_for_work()
+            with self._on_our_own(), suppress(Exception), _without_marks():
+                self._profile.stop()
+            self._load.stop()
+            self._load = self._new_load()
             self._sudden_end.avert()
-            self._fail(f"torch.profiler did not start: {error}")
-            return
-        self._load.start()
-        self.facts = {
-            "framework": "torch",
-            "profiled_after_s": round(time.monotonic() - self._begun, 6),
-            **({} if self.stretch is None else {"stretch": asdict(self.stretch)}),
-            "versions": {
-                "python": platform.python_version(),
-                "torch": str(torch.__version__),
-                "tracekit": sys.modules["tracekit"].__version__,
-            },
-            "threads": torch.get_num_threads(),
-        }
+            self._sudden_end, self._profile, self.facts = SuddenEnd(), None, None
+        return True
+
+    def _wait_for_work(self, deadline: float) -> bool:
+        import torch
+
+        if not torch.cuda.is_initialized():
+            return True
+
+        def wait() -> None:
+            with suppress(Exception):  # torch reports the script's failed work itself
+                for device in range(torch.cuda.device_count()):
+                    torch.cuda.synchronize(device)
+
+        if deadline == float("inf"):
+            wait()
+            return True
+        waiting = threading.Thread(target=wait, name="tracekit wait", daemon=True)  # the call has no limit of time
+        waiting.start()
+        waiting.join(max(0.0, deadline - time.monotonic()))
+        return not waiting.is_alive()
+
+    def _save(self, facts: str | None) -> None:
+        self._note_job()
+        rank = self._job.get("rank", torch_job.rank())
+        name = f"{socket.gethostname()}{'' if rank is None else f'-rank{rank}'}.pt.trace.json"
+        self._profiled.mkdir(parents=True, exist_ok=True)
+        document = self._profiled / name
+        with self._on_our_own():
+            if self._job:
+                self._profile.add_metadata_json("distributedInfo", json.dumps(self._job, default=str))
+            with _without_marks():
+                self._profile.stop()
+            self._profile.export_chrome_trace(str(document))
+        self._profile = None
+        if not _is_whole(document):  # Kineto does not tell that a disk is full
+            raise OSError(f"the profiler left no whole file. {ROOM}")
+        is_kept = True
+        if facts is not None and self._others() is not None:
+            is_kept = _has_phase(document)  # else it began the ranks, and waited for them
+            of_all = json.loads(facts)
+            if is_kept:
+                of_all["machines"] = {**of_all.get("machines", {}), socket.gethostname(): processes.machine()}
+            facts = json.dumps(of_all, indent=2) + "\n"
+        packed = document.with_name(f"{name}.gz")
+        if is_kept:
+            with document.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        document.unlink()
+        self.run.mkdir(parents=True, exist_ok=True)
+        text = facts
+        try:
+            if text is not None:
+                replaced(self.run / FACTS, lambda draft: draft.write_text(text, "utf-8"))
+        except OSError as error:
+            without_facts(self.run / FACTS, error)
+        if is_kept:
+            os.replace(packed, self.run / packed.name)
+
+
+def record_child(plan: Plan, parent: int, target: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Run the target of a process that the `parent` has started, and capture it into the run of the `plan` once it
+    joins a job."""
+    session = TorchSession(plan, parent)
+    with script.ending_raises(), session.hooked():
+        try:
+            target(*args, **kwargs)
+        finally:
+            if session.facts is not None:
+                session.wait_for_work(_LAST_WAIT_S)
+                try:
+                    session.stop(exit_code=None)
+                except Exception as error:  # the target's own must be seen
+                    say(f"the trace of rank {session.process} could not be written: {error}")
+
+
+def _has_phase(document: Path) -> bool:
+    """Whether a file of Kineto has the annotation of a phase."""
+    with document.open("rb") as file:
+        return any(b"#tracekit=phase" in line for line in file)
 
 
 def _devices() -> dict[str, Any]:

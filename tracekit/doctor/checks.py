@@ -9,7 +9,7 @@ from tracekit.devices import is_known, type_of
 from tracekit.doctor.facts import PACKAGES, Facts, Outcome
 from tracekit.units import quantity, size
 
-# The jax that tracekit's hooks are tested with (tracekit/capture/session.py).
+# The jax that tracekit's hooks are tested with (tracekit/capture/jax_session.py).
 OLDEST_JAX, NEWEST_JAX = (0, 10, 2), (0, 12)
 _LEAST_FREE = 1 << 30
 _NEEDED = ("jax", "jaxlib", "numpy", "pandas", "pyarrow", "numba")

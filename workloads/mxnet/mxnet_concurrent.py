@@ -6,7 +6,8 @@ Must overlap: phase "both", where MXNet's engine has a worker for each context. 
 wait for their results. Two CPU contexts are names for the same cores, so that there are two experiments:
 
 * by default each product takes one core, and two cores can do twice the work.
-* with `--wide` each takes every core: the contexts overlap, and nothing can be gained.
+* with `--wide` each takes every core: the contexts overlap, and nothing can be gained. The products are those of
+  `FullyConnected` (oneDNN): two workers that call `dot` with several threads each, which is OpenBLAS's, wait for ever.
 
 The products of both are queued in turn: where those of one context were all queued first, its worker kept the other
 waiting on two shared cores. On GPUs both experiments are 50 products of a 4000x4000 matrix.
@@ -39,10 +40,15 @@ def main() -> None:
     products = options.products or ((20 if options.wide else 200) if on_cpu else 50)
     xs = [mx.nd.full((size, size), 1 / size, ctx=device) for device in devices]
 
+    def product(x: Any) -> Any:
+        if on_cpu and options.wide:  # of a matrix that is symmetric
+            return mx.nd.FullyConnected(x, x, no_bias=True, num_hidden=size)
+        return mx.nd.dot(x, x)
+
     def multiply(xs: Sequence[Any]) -> None:
         for _ in range(products):  # in turn: one worker that finds all of its work queued may keep the other waiting
             for x in xs:
-                mx.nd.dot(x, x)
+                product(x)
         mx.nd.waitall()
 
     multiply(xs)  # starts the workers, outside the phases

@@ -98,6 +98,7 @@ def main() -> None:
     if rank() == 0:
         with tracekit.phase("1 device"):
             train(alone, whole, device)
+    barrier()  # or what DistributedDataParallel broadcasts would wait in the phase
     if ranks < 2:
         print(f"One rank: data-parallel training needs two: {TWO_RANKS}.")
         return

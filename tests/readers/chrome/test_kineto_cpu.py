@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,34 @@ def test_collectives_are_gloos_and_what_asks_for_them_is_no_work(tmp_path):
     assert rows(trace.events, "lane", "name", "kind", "category", "bytes", "dtype") == [
         ["thread 71", "gloo:all_reduce", "collective", "all-reduce", 56, "float"],
         ["thread 70", "aten::add", "compute", None, None, None],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("groups", "told"),
+    [
+        ([("0", "default_pg", [0, 1, 2])], ["0 (default_pg)", "0,1,2", 3, 3 * 56]),
+        ([("0", "default_pg", [0, 1, 2]), ("1", "undefined", [0, 1, 2])], [None, "0,1,2", 3, 3 * 56]),
+        ([("0", "default_pg", [0, 1, 2]), ("1", "undefined", [0, 2])], [None, None, None, None]),
+        ([], [None, None, None, None]),
+    ],
+    ids=["one group", "two of the same ranks", "two of other ranks", "none"],
+)
+def test_a_collective_is_of_the_ranks_that_all_groups_of_the_job_have(tmp_path, groups, told):
+    job = {"rank": 0, "world_size": 3}
+    if groups:
+        job["pg_config"] = [dict(zip(("pg_name", "pg_desc", "ranks"), group, strict=True)) for group in groups]
+    sent = {"Input Dims": [[7, 2]], "Input type": ["float"]}
+    names = ("gloo:all_gather", "gloo:gather", "gloo:scatter", "gloo:all_reduce")
+    records = [gloo(name, 10 * at, 8, **sent) for at, name in enumerate(names)]
+    trace = trace_of(tmp_path, op("aten::add", 90, 1), *records, distributedInfo=job)
+    *of_group, bytes_of_all = told
+    assert rows(trace.events, "group", "ranks", "group_size", "bytes") == [
+        [*of_group, bytes_of_all],
+        [*of_group, bytes_of_all],
+        [*of_group, None],
+        [*of_group, 56],
+        [None, None, None, None],
     ]
 
 

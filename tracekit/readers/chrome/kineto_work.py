@@ -275,10 +275,16 @@ def _kind(category: str, is_collective: bool, direction: str | None) -> Kind:
 
 
 def messages(document: Document, events: Rows, is_collective: NDArray[np.bool_]) -> dict[str, Any]:
-    """What the collectives among the `events`, which are annotations, move: the columns category, bytes and dtype."""
+    """What the collectives among the `events`, which are annotations, move and between whom: the columns category,
+    bytes, dtype, group, ranks and group_size.
+
+    The annotations do not name their process group: it is known where the job has one, and its ranks where all groups
+    of the job have the same.
+    """
     rows = np.flatnonzero(is_collective)
+    group = _group_of_all(document)
     args = zip(document.name[events[rows]], document.args(events[rows], _Annotation), strict=True)
-    records = [_annotated(_Work(), name, each) for name, each in args]
+    records = [_annotated(group, name, each) for name, each in args]
     which = np.zeros(len(events), np.int64)
     which[rows] = np.arange(1, len(rows) + 1)
     categories = [_category(record.collective, "") for record in records]
@@ -289,6 +295,9 @@ def messages(document: Document, events: Rows, is_collective: NDArray[np.bool_])
         "dtype": categorical(
             [None, *(None if record.dtype is None else str(record.dtype) for record in records)], which
         ),
+        "group": categorical([None, *(_group(record) for record in records)], which),
+        "ranks": categorical([None, *(_ranks(record, {}) for record in records)], which),
+        "group_size": integers([None, *(whole(record.group_size) for record in records)])[which],
     }
 
 
@@ -382,7 +391,8 @@ def _float(value: object) -> float:
 def _annotated(work: _Work, name: str, args: _Annotation) -> _Work:
     """`work` with what the annotation `name` around its launch says, as newer files write it on the kernel itself.
 
-    Only the tensors that go in are told, so all-gather, gather and scatter, whose other side counts, get no count.
+    Only the tensors that go in are told. All-gather and gather, whose other side counts, get a count where it is known
+    that so many ranks give as much; scatter gets none.
     """
     work = msgspec.structs.replace(work, collective=_ANNOTATION.sub("", name, count=1))
     dims, types = args.dims, args.types
@@ -392,18 +402,35 @@ def _annotated(work: _Work, name: str, args: _Annotation) -> _Work:
         return work
     work.dtype = types[0]
     sizes = [[whole(size) for size in shape] for shape in dims]
-    counts = _category(work.collective, "") not in ("all-gather", "gather", "scatter")
-    if counts and all(size is not None for shape in sizes for size in shape):
-        work.sent_elements = work.received_elements = sum(math.prod(size or 0 for size in shape) for shape in sizes)
+    ranks = whole(work.group_size) or 0
+    givers = {"all-gather": ranks, "gather": ranks, "scatter": 0}.get(_category(work.collective, "") or "", 1)
+    if givers and all(size is not None for shape in sizes for size in shape):
+        elements = sum(math.prod(size or 0 for size in shape) for shape in sizes)
+        work.sent_elements = work.received_elements = givers * elements
     return work
+
+
+def _listed_groups(document: Document) -> list[dict[str, Any]]:
+    """The process groups of this rank, as `distributedInfo` lists them."""
+    job = document.head.get("distributedInfo")
+    config = job.get("pg_config") if isinstance(job, dict) else None
+    return [group for group in (config if isinstance(config, list) else []) if isinstance(group, dict)]
 
 
 def _groups(document: Document) -> Mapping[str, object]:
     """The ranks of every process group that `distributedInfo` lists, by the group's name."""
-    job = document.head.get("distributedInfo")
-    config = job.get("pg_config") if isinstance(job, dict) else None
-    groups = [group for group in (config if isinstance(config, list) else []) if isinstance(group, dict)]
-    return {str(group.get("pg_name")): group.get("ranks") for group in groups}
+    return {str(group.get("pg_name")): group.get("ranks") for group in _listed_groups(document)}
+
+
+def _group_of_all(document: Document) -> _Work:
+    """What a collective says of its process group where it may be of any of the groups that `distributedInfo` lists:
+    what these have in common."""
+    groups = _listed_groups(document)
+    members = groups[0].get("ranks") if groups else None
+    if not isinstance(members, list) or not members or any(group.get("ranks") != members for group in groups):
+        return _Work()
+    only = groups[0] if len(groups) == 1 else {}
+    return _Work(group=only.get("pg_name"), description=only.get("pg_desc"), ranks=members, group_size=len(members))
 
 
 def device(text: str | None) -> str:
