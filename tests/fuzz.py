@@ -72,6 +72,10 @@ class Find(NamedTuple):
     content: bytes
 
 
+class WorkerEnded(Exception):
+    """The process that tries mutants has ended, or was to be ended."""
+
+
 class Mutant(NamedTuple):
     """A mutant of the seed of that name, and whether it is reported as well."""
 
@@ -351,7 +355,7 @@ def watched(seed: int, seconds: float, only: str = "") -> tuple[Counter[str], li
                     _count(counts, finds, mutant(seed, number, only), ended[0])
                     counts["most MB"] = max(counts["most MB"], ended[1] >> 20)
                     number += 1
-        except ChildProcessError as error:
+        except WorkerEnded as error:
             _count(counts, finds, mutant(seed, number, only), str(error))
             number += 1
         finally:
@@ -374,18 +378,18 @@ def lines_of(process: "subprocess.Popen[str]") -> "queue.Queue[str]":
 
 
 def line_of(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> Any:
-    """The value of the next line, of JSON; raises ChildProcessError where the process has ended, or takes too much."""
+    """The value of the next line, of JSON; raises WorkerEnded where the process has ended, or takes too much."""
     until = time.monotonic() + _ENDED_S
     while time.monotonic() < until:
         with suppress(queue.Empty):
             if line := lines.get(timeout=0.2):
                 return json.loads(line)
             code = process.wait()
-            raise ChildProcessError(f"ended by itself: {signal.Signals(-code).name if code < 0 else code}")
+            raise WorkerEnded(f"ended by itself: {signal.Signals(-code).name if code < 0 else code}")
         with suppress(OSError):
             if int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096 > _ENDED_BYTES:
-                raise ChildProcessError(f"more than {_ENDED_BYTES >> 30} GB: it is ended")
-    raise ChildProcessError(f"more than {_ENDED_S:.0f} s: it is ended")
+                raise WorkerEnded(f"more than {_ENDED_BYTES >> 30} GB: it is ended")
+    raise WorkerEnded(f"more than {_ENDED_S:.0f} s: it is ended")
 
 
 def main() -> int:

@@ -39,9 +39,11 @@ def test_a_worker_that_ends_or_takes_too_much_is_told(program, limit, ended, mon
     if limit:
         monkeypatch.setattr(fuzzing, limit, 1)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
-        with pytest.raises(ChildProcessError, match=ended):
-            fuzzing.line_of(process, fuzzing.lines_of(process))
-        process.kill()
+        try:
+            with pytest.raises(fuzzing.WorkerEnded, match=ended):
+                fuzzing.line_of(process, fuzzing.lines_of(process))
+        finally:
+            process.kill()
 
 
 @pytest.mark.skipif(not MUTANTS.is_dir(), reason="the folder shared/cases/mutants is not here")
