@@ -10,7 +10,13 @@ import tracekit
 def write(at, sizes):
     copies = [
         {
-            **{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 10 * number, "dur": 5, "pid": 0, "tid": 7},
+            "ph": "X",
+            "cat": "gpu_memcpy",
+            "name": "Memcpy HtoD",
+            "ts": 10 * number,
+            "dur": 5,
+            "pid": 0,
+            "tid": 7,
             "args": {"device": 0, "stream": 7, "bytes": size},
         }
         for number, size in enumerate(sizes)

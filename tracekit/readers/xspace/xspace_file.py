@@ -711,7 +711,8 @@ def read_spans(buf: Any, pos: int, end: int, spans: NDArray[np.int64]) -> int:
     while pos < end:
         tag, after = protobuf.varint(buf, pos, end)
         if tag >> 3 <= 0:
-            raise protobuf.Broken(pos)
+            wrong = pos  # numba before 0.66 raises with the first value that a variable had
+            raise protobuf.Broken(wrong)
         pos = protobuf.skip(buf, after, end, tag & 7)
         if tag & 7 == 2:
             if len(spans):
@@ -749,7 +750,8 @@ def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -
         while at < end:
             tag, after = protobuf.varint(buf, at, end)
             if tag >> 3 <= 0:
-                raise protobuf.Broken(at)
+                wrong = at
+                raise protobuf.Broken(wrong)
             at = protobuf.skip(buf, after, end, tag & 7)
             if tag == 18:
                 start = protobuf.varint(buf, after, end)[1]
@@ -769,7 +771,8 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
         tag, after = protobuf.varint(buf, pos, end)
         number = tag >> 3
         if number <= 0:
-            raise protobuf.Broken(pos)
+            wrong = pos
+            raise protobuf.Broken(wrong)
         if tag == 34:  # field 4, length-delimited: an event
             count += 1
         elif number < 16:
@@ -794,7 +797,8 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
             continue
         size, at = protobuf.varint(buf, after, end)
         if size < 0 or size > end - at:
-            raise protobuf.Broken(after)
+            wrong = after
+            raise protobuf.Broken(wrong)
         pos = at + size
         while at < pos:
             # A tag is one byte; two are a field that is not known here.
@@ -818,7 +822,8 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
             elif tag == 34:  # field 4: a stat
                 size, inner = protobuf.varint(buf, after, pos)
                 if size < 0 or size > pos - inner:
-                    raise protobuf.Broken(after)
+                    wrong = after
+                    raise protobuf.Broken(wrong)
                 at = inner + size
                 slot = near[0] if len(near) else -1  # an id of 0 is not written
                 kind = 0
@@ -856,14 +861,16 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                         value += (top - 256 if top > 127 else top) * 72057594037927936
                         kind = 2
                     elif tag <= 7:
-                        raise protobuf.Broken(inner)
+                        wrong = inner
+                        raise protobuf.Broken(wrong)
                     else:
                         inner = protobuf.skip(buf, after, at, tag & 7)
                 if kind and slot >= 0:
                     values[slot, row] = value
                     types[slot, row] = kind
             elif tag <= 7:
-                raise protobuf.Broken(at)
+                wrong = at
+                raise protobuf.Broken(wrong)
             else:
                 at = protobuf.skip(buf, after, pos, tag & 7)
         row += 1
