@@ -60,8 +60,8 @@ _MOST_THREADS = 4
 # back before the columns of all are there.
 _PLANES_AHEAD = 2
 
-# Of a file made to take long, each plane costs as much as a thousand events.
-_MOST_PLANES = 10_000
+# Of a file made to take long, each plane costs as much as a thousand events, each line as much as forty.
+_MOST_PLANES, _MOST_LINES = 10_000, 50_000
 
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
@@ -375,11 +375,13 @@ class _Stats:
 
 @dataclass(frozen=True)
 class _File:
-    """The bytes of a file, as they are and as the loops over its events take them, and these loops."""
+    """The bytes of a file, as they are and as the loops over its events take them, these loops, and in `lines_left`
+    how many more lines of it are read."""
 
     buf: Any
     view: Any
     loops: "_Loops"
+    lines_left: list[int] = field(default_factory=lambda: [_MOST_LINES])
 
 
 class _Loops(NamedTuple):
@@ -500,7 +502,10 @@ def _plane(
     bad_names += bad_texts
     stat_names = dict(names)
     stat_rows, rows_by_id = _stat_rows(stat_names, stats.of(stat_names.values()))
-    headers, bad_lines = _whole(lambda line: _counted(file, line), _spans(fields[3]))
+    lines = _spans(fields[3])
+    read, behind = lines[: file.lines_left[0]], max(len(lines) - file.lines_left[0], 0)
+    file.lines_left[0] -= len(read)
+    headers, bad_lines = _whole(lambda line: _counted(file, line), read)
     kept = [each for each in headers if keep(name, each.line.name, each.line.id)]
     decoded = _decoding(file, pool, kept, rows_by_id, len(stat_rows))
     own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), _spans(fields[6]))
@@ -516,8 +521,9 @@ def _plane(
         for first, last in _runs([each.span for each, has in zip(headers, has_text, strict=True) if not has]):
             _release(buf, first, last)
         least = f"{name}, with at least {sum(kept[at].events for at in bad)} events"
+        least += f"; a file of more than {_MOST_LINES:,} lines is none of a profiler" if behind else ""
         lost = [
-            Lost(Loss.LINES, bad_lines + len(bad), len(headers) + bad_lines, least),
+            Lost(Loss.LINES, bad_lines + len(bad) + behind, len(lines), least),
             Lost(Loss.DETAILS, bad_names + bad_stats + bad_events, None, f"names and stats of {name}"),
         ]
         events = np.array([each.events for each in whole_lines], np.int64)
@@ -548,7 +554,8 @@ def _fields(file: _File, span: Span) -> dict[int, NDArray[np.int64]]:
     is no message."""
     spans = np.empty((file.loops.read_spans(file.view, *span, np.empty((0, 3), np.int64)), 3), np.int64)
     file.loops.read_spans(file.view, *span, spans)
-    return {number: spans[spans[:, 0] == number, 1:] for number in range(1, 7)}
+    filled = spans[:, 1] < spans[:, 2]  # an empty message says nothing
+    return {number: spans[(spans[:, 0] == number) & filled, 1:] for number in range(1, 7)}
 
 
 def _spans(table: NDArray[np.int64]) -> list[Span]:
