@@ -130,6 +130,11 @@ def test_rows_that_end_before_they_start_are_empty_in_a_set_and_as_windows():
     assert iv.union(backwards).tolist() == [[0, 4], [6, 8]]
     assert iv.within(np.array([[0, 10]]), np.array([[7, 3], [3, 7]])).tolist() == [0, 4]
     assert iv.clip(backwards, (1, 8)).tolist() == [[1, 4], [6, 8]]
+    assert iv.union(np.array([[9, 2], [4, 3]])).tolist() == []
+
+
+def test_clip_drops_what_it_leaves_empty():
+    assert iv.clip(np.array([[4, 4], [0, 2], [0, 1], [9, 12]]), (1, 9)).tolist() == [[1, 2]]
 
 
 def test_touching_intervals_are_one_and_empty_ones_vanish():
