@@ -341,27 +341,33 @@ def _peak_bytes(is_reset: bool = False) -> int:
     return 0
 
 
-def watched(seed: int, seconds: float, only: str = "") -> tuple[Counter[str], list[Find]]:
-    """As `fuzz`, for so many seconds, in a process that is ended, and replaced, where a mutant takes too much of it."""
-    counts, finds = Counter[str](), dict[str, Find]()
+def watched(seed: int, seconds: float, only: str, counts: Counter[str], finds: dict[str, Find]) -> Iterator[int]:
+    """Count as `fuzz`, for so many seconds, in a process that is ended, and replaced, where a mutant takes too much;
+    gives the number of each mutant that is a find of a new kind."""
     until, number = time.monotonic() + seconds, 0
     while time.monotonic() < until:
         command = [sys.executable, "-m", "tests.fuzz", "--worker", str(number), "--seed", str(seed), "--only", only]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         lines = lines_of(process)
         try:
-            while time.monotonic() < until and (ended := line_of(process, lines)):
-                if ended[0] != "warm":
-                    _count(counts, finds, mutant(seed, number, only), ended[0])
-                    counts["most MB"] = max(counts["most MB"], ended[1] >> 20)
-                    number += 1
-        except WorkerEnded as error:
-            _count(counts, finds, mutant(seed, number, only), str(error))
-            number += 1
+            while time.monotonic() < until:
+                try:
+                    ended, grown = line_of(process, lines)
+                except WorkerEnded as error:
+                    ended, grown = str(error), 0
+                if ended == "warm":
+                    continue
+                known = len(finds)
+                _count(counts, finds, mutant(seed, number, only), ended)
+                counts["MB at most"] = max(counts["MB at most"], grown >> 20)
+                if len(finds) > known:
+                    yield number
+                number += 1
+                if process.poll() is not None or ended.startswith("more than"):
+                    break
         finally:
             process.kill()
             process.wait()
-    return counts, list(finds.values())
 
 
 def lines_of(process: "subprocess.Popen[str]") -> "queue.Queue[str]":
@@ -408,13 +414,16 @@ def main() -> int:
     if given.worker is not None:
         _work(given.seed, given.worker, given.only)
     print(f"seed {given.seed}", flush=True)
-    counts, finds = watched(given.seed, given.seconds, given.only)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    counts, finds = Counter[str](), dict[str, Find]()
+    with suppress(KeyboardInterrupt):
+        for number in watched(given.seed, given.seconds, given.only, counts, finds):
+            find = [*finds.values()][-1]
+            given.keep.mkdir(parents=True, exist_ok=True)
+            path = given.keep / f"{given.seed}-{number}-{find.name}"
+            path.write_bytes(find.content)
+            print(f"{path}: {find.ended_in}", flush=True)
     print(", ".join(f"{count} {ended}" for ended, count in counts.items()))
-    for number, find in enumerate(finds):
-        given.keep.mkdir(parents=True, exist_ok=True)
-        path = given.keep / f"{given.seed}-{number}-{find.name}"
-        path.write_bytes(find.content)
-        print(f"{path}: {find.ended_in}")
     return int(bool(finds))
 
 

@@ -62,6 +62,7 @@ _PLANES_AHEAD = 2
 
 # Of a file made to take long, each plane costs as much as a thousand events, each line as much as forty.
 _MOST_PLANES, _MOST_LINES = 10_000, 50_000
+_CUT = "its gzip stream ends early"
 
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
@@ -249,11 +250,12 @@ def read(
     `lost`. Raises TraceError, naming the file and the byte, if the file is empty, or if no plane of it is whole.
     """
     path = Path(path)
-    buf = _bytes(path)
+    buf, is_cut = _bytes(path)
     try:
-        return _space(buf, _Stats(frozenset(stats), tuple(together)), keep)
+        space = _space(buf, _Stats(frozenset(stats), tuple(together)), keep)
     except protobuf.Broken as broken:
-        raise error(path, broken) from None
+        raise (_not_unpacked(path) if is_cut else error(path, broken)) from None
+    return replace(space, lost=[*space.lost, Lost(Loss.PLANES, None, None, _CUT)]) if is_cut else space
 
 
 def error(path: Path, broken: protobuf.Broken) -> TraceError:
@@ -264,32 +266,47 @@ def error(path: Path, broken: protobuf.Broken) -> TraceError:
     )
 
 
-def _bytes(path: Path) -> Any:
-    """The file's bytes in memory, unpacked if it is gzipped."""
+def _bytes(path: Path) -> tuple[Any, bool]:
+    """The file's bytes in memory, unpacked if it is gzipped, and whether what unpacks is only a part of them."""
     try:
         with path.open("rb") as file:
             head = file.read(2)
             if head == unpacking.GZIP:
                 file.seek(0)
-                return b"".join(unpacking.gunzipped(file, path))
+                return _unpacked(file, path)
             if not head:
                 raise TraceError(f"{path} is empty: the profiler wrote nothing to it. Capture the trace again.")
             size = os.fstat(file.fileno()).st_size
             file.seek(0)
             if size < COMPILE_FROM_BYTES:
-                return _held(path, file, size)
+                return _held(path, file, size), False
             with ThreadPoolExecutor(1) as pool:  # numba starts while the file is read, which holds no GIL
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
                 pool.submit(_compiled_loops)
-                return _held(path, file, size)
-    except (zlib.error, EOFError):
-        raise TraceError(
-            f"{path} cannot be decompressed: its gzip stream is cut or damaged. "
-            "Copy the file again, in binary mode, or capture the trace again."
-        ) from None
+                return _held(path, file, size), False
+    except zlib.error:  # what unpacks before is not checked, and may be wrong
+        raise _not_unpacked(path) from None
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}. Check the path and its permissions.") from None
+
+
+def _unpacked(file: BinaryIO, path: Path) -> tuple[bytes, bool]:
+    """What a gzipped file holds, and whether it ends early."""
+    parts: list[bytes] = []
+    try:
+        for part in unpacking.gunzipped(file, path):
+            parts.append(part)
+    except EOFError:
+        return b"".join(parts), True
+    return b"".join(parts), False
+
+
+def _not_unpacked(path: Path) -> TraceError:
+    return TraceError(
+        f"{path} cannot be decompressed: its gzip stream is cut or damaged. "
+        "Copy the file again, in binary mode, or capture the trace again."
+    )
 
 
 def _held(path: Path, file: BinaryIO, size: int) -> mmap.mmap:
