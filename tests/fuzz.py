@@ -2,21 +2,31 @@
 
 Mutants keep the structure of their format, so that they reach what stands behind the first check: fields of protobuf
 messages, values of JSON, cells and tables of SQLite, and of all three cut, doubled and overwritten bytes. A mutant is
-an answer or a TraceError of one sentence that names the file; a find is anything else, or a read of more than
-`SLOWEST_S`.
+an answer or a TraceError of one sentence that names the file; a find is anything else: another exception, a signal, a
+read of more than `SLOWEST_S`, or of more memory than 500 MB and four times the size of the mutant.
+
+Mutants are tried in a process of their own, with everything imported and compiled. `--kept FILE` tries a kept one
+again.
 """
 
 import argparse
 import gzip
 import json
+import os
+import queue
 import random
+import signal
 import sqlite3
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +34,11 @@ import tracekit
 from tracekit.readers import protobuf_decoder as protobuf
 
 DATA = Path(__file__).parent / "data"
-SLOWEST_S = 20.0
-_REPORTED = 0.05  # of the mutants that are read, so many are reported as well, which takes longer
+SLOWEST_S = 20.0  # of processor time
+MOST_BYTES, MOST_TIMES_SIZE = 500 << 20, 4
+_REPORTED = 0.12  # of the mutants that are read, so many get a whole report as well, which takes ten times as long
+# Where a process is ended: what it does then is a find.
+_ENDED_S, _ENDED_BYTES = 180.0, 4 << 30
 
 _NUMBERS = (0, 1, 2, 127, 128, 2**31, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 _VALUES: tuple[Any, ...] = (
@@ -57,6 +70,18 @@ class Find(NamedTuple):
     name: str
     ended_in: str
     content: bytes
+
+
+class WorkerEnded(Exception):
+    """The process that tries mutants has ended, or was to be ended."""
+
+
+class Mutant(NamedTuple):
+    """A mutant of the seed of that name, and whether it is reported as well."""
+
+    name: str
+    content: bytes
+    is_reported: bool
 
 
 def varint(value: int) -> bytes:
@@ -167,36 +192,36 @@ def mutated_sqlite(chance: random.Random, content: bytes) -> bytes:
     """The database with a cell, a table or its schema changed, or some of its bytes."""
     if chance.random() < 0.3:
         return mutated_bytes(chance, content)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "copy.sqlite"
-        path.write_bytes(content)
-        base = sqlite3.connect(path)
-        tables = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        table = chance.choice(tables)
-        columns = [name for _, name, *_ in base.execute(f'PRAGMA table_info("{table}")')]
-        column = chance.choice(columns)
-        (rows,) = base.execute(f'SELECT count(*) FROM "{table}"').fetchone()
-        row = f'(SELECT rowid FROM "{table}" LIMIT 1 OFFSET {chance.randrange(max(rows, 1))})'
-        place = "" if chance.random() < 0.2 else f"WHERE rowid = {row}"
-        change = chance.choice(
-            [
-                f'DELETE FROM "{table}"',
-                f'DROP TABLE "{table}"',
-                f'ALTER TABLE "{table}" RENAME TO "{table}_V{chance.randrange(12)}"',
-                f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO "other"',
-                *[f'UPDATE OR IGNORE "{table}" SET "{column}" = ? {place}'] * 8,
-            ]
-        )
-        with suppress(sqlite3.Error):
-            base.execute(change, (chance.choice(_CELLS),) if "?" in change else ())
-        base.commit()
-        base.close()
-        return path.read_bytes()
+    base = sqlite3.connect(":memory:")
+    base.deserialize(content)
+    tables = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    table = chance.choice(tables)
+    columns = [name for _, name, *_ in base.execute(f'PRAGMA table_info("{table}")')]
+    column = chance.choice(columns)
+    (rows,) = base.execute(f'SELECT count(*) FROM "{table}"').fetchone()
+    row = f'(SELECT rowid FROM "{table}" LIMIT 1 OFFSET {chance.randrange(max(rows, 1))})'
+    place = "" if chance.random() < 0.2 else f"WHERE rowid = {row}"
+    change = chance.choice(
+        [
+            f'DELETE FROM "{table}"',
+            f'DROP TABLE "{table}"',
+            f'ALTER TABLE "{table}" RENAME TO "{table}_V{chance.randrange(12)}"',
+            f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO "other"',
+            *[f'UPDATE OR IGNORE "{table}" SET "{column}" = ? {place}'] * 8,
+        ]
+    )
+    with suppress(sqlite3.Error):
+        base.execute(change, (chance.choice(_CELLS),) if "?" in change else ())
+    base.commit()
+    changed = bytes(base.serialize())
+    base.close()
+    return changed
 
 
 Mutate = Callable[[random.Random, bytes], bytes]
 
 
+@cache
 def seeds() -> dict[str, tuple[bytes, Mutate]]:
     """The small traces of the tests by the name that their mutants have, and how to mutate each."""
     mutations: dict[str, Mutate] = {".pb": mutated_message, ".json": mutated_json, ".sqlite": mutated_sqlite}
@@ -210,13 +235,37 @@ def seeds() -> dict[str, tuple[bytes, Mutate]]:
     return found
 
 
+def mutant(seed: int, number: int, only: str = "") -> Mutant:
+    """The mutant of that number; the same `seed` always gives the same. `only` takes seeds whose name ends so."""
+    chance = random.Random(f"{seed}-{number}")
+    names = [name for name in seeds() if name.endswith(only)]
+    # A large trace takes longer and holds more of the same.
+    (name,) = chance.choices(names, [len(seeds()[name][0]) ** -0.5 for name in names])
+    content, mutate = seeds()[name]
+    for _ in range(chance.choice([1, 1, 1, 2, 4])):
+        content = _changed(chance, content, mutate)
+    return Mutant(name, content, chance.random() < _REPORTED)
+
+
+def _changed(chance: random.Random, content: bytes, mutate: Mutate) -> bytes:
+    """The content mutated; where an earlier mutation left nothing of its structure, by its bytes."""
+    try:
+        return mutate(chance, content)
+    except (ValueError, sqlite3.Error, IndexError, RecursionError):
+        return mutated_bytes(chance, content)
+
+
 def outcome(path: Path, is_reported: bool) -> str:
     """What a mutant at `path` ends in: "answer", "refusal", or what it should not."""
-    begun = time.monotonic()
+    begun = time.process_time()
     try:
-        trace = tracekit.read(path)
         if is_reported:
-            tracekit.analyse(trace)
+            with tempfile.TemporaryDirectory() as folder:
+                tracekit.report(path, Path(folder) / "report")
+                summary = (Path(folder) / "report" / "summary.json").read_text("utf-8")
+            json.loads(summary, parse_constant=_no_json)
+        else:
+            tracekit.read(path)
         ended = "answer"
     except tracekit.TraceError as error:
         text = str(error)
@@ -228,8 +277,12 @@ def outcome(path: Path, is_reported: bool) -> str:
             ended = "refusal"
     except Exception as error:
         ended = _where(error)
-    took = time.monotonic() - begun
+    took = time.process_time() - begun
     return ended if took < SLOWEST_S else f"{took:.0f} s: {ended}"
+
+
+def _no_json(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _where(error: BaseException) -> str:
@@ -238,37 +291,111 @@ def _where(error: BaseException) -> str:
     return f"{type(error).__name__} at {place}: {str(error)[:120]}"
 
 
-def fuzz(seed: int, mutants: int, seconds: float = float("inf"), only: str = "") -> tuple[Counter[str], list[Find]]:
-    """How many of at most so many mutants end in what, within `seconds`, and the finds, one of each kind.
-
-    `only` takes the seeds whose name ends so. The same `seed` gives the same mutants.
-    """
-    chance, counts, finds = random.Random(seed), Counter[str](), dict[str, Find]()
-    inputs = {name: entry for name, entry in seeds().items() if name.endswith(only)}
-    until = time.monotonic() + seconds
+def fuzz(seed: int, mutants: int, only: str = "") -> tuple[Counter[str], list[Find]]:
+    """How many of the first mutants of `seed` end in what, in this process, and the finds, one of each kind."""
+    counts, finds = Counter[str](), dict[str, Find]()
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(mutants):
-            if time.monotonic() > until:
-                break
-            name = chance.choice(list(inputs))
-            content, mutate = inputs[name]
-            for _ in range(chance.choice([1, 1, 1, 2, 4])):
-                content = _changed(chance, content, mutate)
-            path = Path(folder) / name
-            path.write_bytes(content)
-            ended = outcome(path, chance.random() < _REPORTED)
-            counts[ended if ended in ("answer", "refusal") else "find"] += 1
-            if ended not in ("answer", "refusal"):
-                finds.setdefault(ended.partition(":")[0] + ended.partition(":")[2][:6], Find(name, ended, content))
+        for number in range(mutants):
+            one = mutant(seed, number, only)
+            _count(counts, finds, one, _tried(one, Path(folder)))
     return counts, list(finds.values())
 
 
-def _changed(chance: random.Random, content: bytes, mutate: Mutate) -> bytes:
-    """The content mutated; where an earlier mutation left nothing of its structure, by its bytes."""
-    try:
-        return mutate(chance, content)
-    except (ValueError, sqlite3.Error, IndexError, RecursionError):
-        return mutated_bytes(chance, content)
+def _tried(one: Mutant, folder: Path) -> str:
+    path = folder / one.name
+    path.write_bytes(one.content)
+    return outcome(path, one.is_reported)
+
+
+def _count(counts: Counter[str], finds: dict[str, Find], one: Mutant, ended: str) -> None:
+    counts["whole reports"] += one.is_reported and ended == "answer"
+    counts[ended if ended in ("answer", "refusal") else "find"] += 1
+    if ended not in ("answer", "refusal"):
+        finds.setdefault(ended.partition(":")[0] + ended.partition(":")[2][:6], Find(one.name, ended, one.content))
+
+
+def _work(seed: int, number: int, only: str) -> None:
+    """Try mutants from that number on, and print a line of JSON for each; ends where its reader does."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        for name, (content, _) in seeds().items():
+            _tried(Mutant(name, content, True), Path(folder))
+        print(json.dumps(["warm", 0]), flush=True)
+        while True:
+            one = mutant(seed, number, only)
+            before = _peak_bytes(is_reset=True)
+            ended = _tried(one, Path(folder))
+            grown = _peak_bytes() - before
+            if grown > MOST_BYTES + MOST_TIMES_SIZE * len(one.content):
+                ended = f"{grown >> 20} MB: {ended}"
+            print(json.dumps([ended, grown]), flush=True)
+            number += 1
+
+
+def _peak_bytes(is_reset: bool = False) -> int:
+    """The most memory that this process has held since it was reset; 0 where the system does not tell."""
+    with suppress(OSError):
+        if is_reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+        return int(line.split()[1]) << 10
+    return 0
+
+
+def watched(seed: int, seconds: float, only: str, counts: Counter[str], finds: dict[str, Find]) -> Iterator[int]:
+    """Count as `fuzz`, for so many seconds, in a process that is ended, and replaced, where a mutant takes too much;
+    gives the number of each mutant that is a find of a new kind."""
+    until, number = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        command = [sys.executable, "-m", "tests.fuzz", "--worker", str(number), "--seed", str(seed), "--only", only]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        lines = lines_of(process)
+        try:
+            while time.monotonic() < until:
+                try:
+                    ended, grown = line_of(process, lines)
+                except WorkerEnded as error:
+                    ended, grown = str(error), 0
+                if ended == "warm":
+                    continue
+                known = len(finds)
+                _count(counts, finds, mutant(seed, number, only), ended)
+                counts["MB at most"] = max(counts["MB at most"], grown >> 20)
+                if len(finds) > known:
+                    yield number
+                number += 1
+                if process.poll() is not None or ended.startswith("more than"):
+                    break
+        finally:
+            process.kill()
+            process.wait()
+
+
+def lines_of(process: "subprocess.Popen[str]") -> "queue.Queue[str]":
+    """What the process prints, line by line as it comes, and "" at its end."""
+
+    def pass_on() -> None:
+        for line in process.stdout or ():
+            lines.put(line)
+        lines.put("")
+
+    lines: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=pass_on, daemon=True).start()
+    return lines
+
+
+def line_of(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> Any:
+    """The value of the next line, of JSON; raises WorkerEnded where the process has ended, or takes too much."""
+    until = time.monotonic() + _ENDED_S
+    while time.monotonic() < until:
+        with suppress(queue.Empty):
+            if line := lines.get(timeout=0.2):
+                return json.loads(line)
+            code = process.wait()
+            raise WorkerEnded(f"ended by itself: {signal.Signals(-code).name if code < 0 else code}")
+        with suppress(OSError):
+            if int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096 > _ENDED_BYTES:
+                raise WorkerEnded(f"more than {_ENDED_BYTES >> 30} GB: it is ended")
+    raise WorkerEnded(f"more than {_ENDED_S:.0f} s: it is ended")
 
 
 def main() -> int:
@@ -278,15 +405,25 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=int(time.time()))
     options.add_argument("--only", default="", help="only seeds whose name ends so, such as .sqlite")
     options.add_argument("--keep", type=Path, default=Path("fuzz-finds"))
+    options.add_argument("--kept", type=Path, help="try this mutant, and say what it ends in")
+    options.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     given = options.parse_args()
+    if given.kept:
+        print(ended := outcome(given.kept, True))
+        return int(ended not in ("answer", "refusal"))
+    if given.worker is not None:
+        _work(given.seed, given.worker, given.only)
     print(f"seed {given.seed}", flush=True)
-    counts, finds = fuzz(given.seed, 10**9, given.seconds, given.only)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    counts, finds = Counter[str](), dict[str, Find]()
+    with suppress(KeyboardInterrupt):
+        for number in watched(given.seed, given.seconds, given.only, counts, finds):
+            find = [*finds.values()][-1]
+            given.keep.mkdir(parents=True, exist_ok=True)
+            path = given.keep / f"{given.seed}-{number}-{find.name}"
+            path.write_bytes(find.content)
+            print(f"{path}: {find.ended_in}", flush=True)
     print(", ".join(f"{count} {ended}" for ended, count in counts.items()))
-    for number, find in enumerate(finds):
-        given.keep.mkdir(parents=True, exist_ok=True)
-        path = given.keep / f"{given.seed}-{number}-{find.name}"
-        path.write_bytes(find.content)
-        print(f"{path}: {find.ended_in}")
     return int(bool(finds))
 
 

@@ -11,6 +11,7 @@ type, and those that compile to the same code are left out.
 
 import argparse
 import difflib
+import gc
 import importlib.util
 import marshal
 import os
@@ -22,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from importlib.abc import MetaPathFinder
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -33,13 +35,30 @@ import hypothesis
 for _name in ("numpy", "pandas", "pyarrow.parquet", "pytest", "matplotlib.figure"):
     importlib.import_module(_name)
 
-# Half as many examples as the tests themselves take.
-hypothesis.settings.register_profile("mutation", deadline=None, max_examples=50)
+# Half as many examples as the tests themselves take; a failure kills, and need not be made small.
+hypothesis.settings.register_profile(
+    "mutation",
+    deadline=None,
+    max_examples=50,
+    phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+    database=None,
+    report_multiple_bugs=False,
+)
 
 ROOT = Path(__file__).parents[1]
 _SLOWER, _LEAST_S = 5, 2
 # As in pyproject.toml, but for what is imported before pytest starts.
 _WARNINGS = "filterwarnings=error\nignore::pytest.PytestAssertRewriteWarning\nignore:builtin type:DeprecationWarning"
+_OPTIONS = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "--noconftest"]
+_OPTIONS += ["-o", _WARNINGS, "--hypothesis-seed=1", "--hypothesis-profile=mutation"]
+# Loads in this process what pytest and hypothesis load at their first test.
+_FIRST_TEST = """
+from hypothesis import given, strategies as st
+
+@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 9)).map(sum), max_size=4), st.floats(0, 1))
+def test_nothing(numbers, share):
+    assert numbers is not None
+"""
 _MOST_BYTES = 8 << 30
 _IMPORTED, _KILLED = 3, 1  # exit codes of the process of a mutant
 
@@ -125,9 +144,7 @@ def run(path: Path, text: str, tests: list[Path], cpu_s: float) -> tuple[int, fl
                 importlib.import_module(finder.name)
                 import pytest
 
-                options = ["-x", "-q", "-p", "no:cacheprovider", "--noconftest", "-o", _WARNINGS]
-                options += ["--hypothesis-seed=1", "--hypothesis-profile=mutation"]
-                code = _KILLED if pytest.main([*options, *map(str, tests)]) else 0
+                code = _KILLED if pytest.main([*_OPTIONS, *map(str, tests)]) else 0
         except BaseException:
             pass
         finally:
@@ -136,6 +153,19 @@ def run(path: Path, text: str, tests: list[Path], cpu_s: float) -> tuple[int, fl
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return (os.WEXITSTATUS(status) if os.WIFEXITED(status) else _KILLED), took
+
+
+def warm_up() -> None:
+    """Load what every process of a mutant needs, once."""
+    import pytest
+
+    with tempfile.TemporaryDirectory() as folder, Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        file = Path(folder) / "test_nothing.py"
+        file.write_text(_FIRST_TEST)
+        if code := pytest.main([*_OPTIONS, "--rootdir", folder, str(file)]):
+            raise SystemExit(f"pytest does not run here: {code!r}")
+    gc.collect()
+    gc.freeze()
 
 
 def files_of(paths: list[Path]) -> Iterator[Path]:
@@ -158,6 +188,7 @@ def main() -> int:
     chance = random.Random(given.seed)
     chosen = chance.sample(every, min(given.sample or len(every), len(every)))
     print(f"{len(every)} mutants in all", flush=True)
+    warm_up()
     baseline: dict[Path, float] = {}
     counts, used, begun = Counter[str](), 0.0, time.monotonic()
     ended_early: list[int] = []

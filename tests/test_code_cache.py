@@ -1,7 +1,9 @@
 """Compiled code that is kept on disk: used again if it is whole and private, and else never in the way."""
 
+import hashlib
 import importlib.util
 import os
+import pickle
 
 import pytest
 
@@ -68,6 +70,14 @@ def test_damaged_code_is_compiled_again_which_is_said_once(place, module, caplog
     kept(place).write_bytes(damaged[damage])
     assert [doubled(module), doubled(module)] == [(42, False), (42, True)]
     assert sentences(caplog) == [f"tracekit: Compiled code in {kept(place).parent} was damaged; it is compiled again."]
+
+
+def test_code_of_another_numba_which_cannot_load_here_is_no_damage(place, module, caplog):
+    doubled(module)
+    content = pickle.dumps((("0.1", "", "", ""), b"what this numba cannot load"))
+    kept(place).write_bytes(hashlib.sha256(content).digest() + content)
+    assert [doubled(module), doubled(module)] == [(42, False), (42, True)]
+    assert sentences(caplog) == []
 
 
 def test_what_works_without_a_place_for_its_code_says_so_once(tmp_path, place, module, caplog, monkeypatch):

@@ -1,11 +1,14 @@
 """Mutants of traces of every format are an answer or one sentence; `make fuzz` tries more of them."""
 
 import random
+import subprocess
+import sys
 
 import pytest
 
+from tests import fuzz as fuzzing
 from tests import traces
-from tests.fuzz import fuzz, outcome, seeds
+from tests.fuzz import fuzz, mutant, outcome, seeds
 
 MUTANTS = traces.SIMULATED / "mutants"
 
@@ -20,6 +23,27 @@ def test_mutants_are_an_answer_or_one_sentence(only):
 def test_the_mutants_of_a_seed_are_always_the_same():
     for content, mutate in seeds().values():
         assert mutate(random.Random(5), content) == mutate(random.Random(5), content)
+    assert [mutant(5, number) for number in range(20)] == [mutant(5, number) for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("program", "limit", "ended"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", None, "by itself: SIGSEGV"),
+        ("raise SystemExit(3)", None, "by itself: 3"),
+        ("import time; time.sleep(60)", "_ENDED_BYTES", "more than 0 GB"),
+        ("import time; time.sleep(60)", "_ENDED_S", "more than 1 s"),
+    ],
+)
+def test_a_worker_that_ends_or_takes_too_much_is_told(program, limit, ended, monkeypatch):
+    if limit:
+        monkeypatch.setattr(fuzzing, limit, 1)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            with pytest.raises(fuzzing.WorkerEnded, match=ended):
+                fuzzing.line_of(process, fuzzing.lines_of(process))
+        finally:
+            process.kill()
 
 
 @pytest.mark.skipif(not MUTANTS.is_dir(), reason="the folder shared/cases/mutants is not here")

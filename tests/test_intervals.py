@@ -81,6 +81,7 @@ def test_edges_of_a_window_of_days_do_not_overflow():
 @given(st.lists(sets, max_size=4))
 def test_depth_counts_the_sets_that_hold_each_point(many):
     edges, count = iv.depth(*many)
+    assert (np.diff(edges) > 0).all()
     for p in range(-22, 32):
         at = np.searchsorted(edges, p, side="right") - 1
         sets_here = int(count[at]) if at >= 0 else 0
@@ -90,6 +91,7 @@ def test_depth_counts_the_sets_that_hold_each_point(many):
 @given(st.lists(sets, max_size=4))
 def test_cells_tell_which_of_the_sets_hold_each_point(many):
     edges, code = iv.cells(*many)
+    assert (np.diff(edges) > 0).all()
     assert (edges.dtype, code.dtype, len(edges)) == (np.int64, np.int8, len(code) + 1 if len(code) else 0)
     assert (code[1:] != code[:-1]).all()
     assert code[:1].all()
@@ -127,6 +129,12 @@ def test_rows_that_end_before_they_start_are_empty_in_a_set_and_as_windows():
     backwards = np.array([[0, 4], [9, 2], [6, 8]])
     assert iv.union(backwards).tolist() == [[0, 4], [6, 8]]
     assert iv.within(np.array([[0, 10]]), np.array([[7, 3], [3, 7]])).tolist() == [0, 4]
+    assert iv.clip(backwards, (1, 8)).tolist() == [[1, 4], [6, 8]]
+    assert iv.union(np.array([[9, 2], [4, 3]])).tolist() == []
+
+
+def test_clip_drops_what_it_leaves_empty():
+    assert iv.clip(np.array([[4, 4], [0, 2], [0, 1], [9, 12]]), (1, 9)).tolist() == [[1, 2]]
 
 
 def test_touching_intervals_are_one_and_empty_ones_vanish():
@@ -140,13 +148,19 @@ def test_an_empty_window_holds_nothing(window):
     assert iv.complement(a, window).tolist() == []
 
 
+@given(st.lists(st.integers(-(2**63), 2**63 - 1)))
+def test_a_sum_is_exact_whatever_its_size(lengths):
+    assert iv.sum_exactly(np.array(lengths, np.int64)) == sum(lengths)
+
+
 def test_sums_beyond_int64_are_exact():
-    lengths = np.full(4, np.iinfo(np.int64).max)
-    assert iv.sum_exactly(lengths) == 4 * (2**63 - 1)
+    assert iv.sum_exactly(np.full(4, 2**63 - 1)) == 4 * (2**63 - 1)
+    assert iv.sum_exactly(np.full(3, 2**33 - 1)) == 3 * (2**33 - 1)
 
 
-def test_sums_of_a_group_that_reach_2_to_the_63_are_exact():
-    assert iv.sums(np.array([2**62, 2**62, 5]), np.array([0, 0, 1]), 2) == [2**63, 5]
+@pytest.mark.parametrize("lengths", [[2**62, 2**62], [2**62, 2**62, 5], [2**63 - 1, 2**63 - 1]])
+def test_sums_of_a_group_that_reach_2_to_the_63_are_exact(lengths):
+    assert iv.sums(np.array(lengths), np.zeros(len(lengths), np.int64), 2) == [sum(lengths), 0]
 
 
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=12), st.lists(st.integers(1, 100), min_size=1, max_size=4))

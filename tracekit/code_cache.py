@@ -91,7 +91,9 @@ class CodeCache:
                 digest, content = file.read(_DIGEST_BYTES), file.read()
             if digest == hashlib.sha256(content).digest():
                 compiled_of, data = pickle.loads(content)
-                return self._files._impl.rebuild(target_context, data) if compiled_of == origin else None
+                if compiled_of != origin:  # only then may another numba be unable to load the code
+                    return None
+                return self._files._impl.rebuild(target_context, pickle.loads(data))
         except FileNotFoundError:
             return None
         except Exception:  # whatever a numba of another build makes of it
@@ -106,7 +108,7 @@ class CodeCache:
         from numba.core import serialize
 
         path, origin = self._place(sig, data.codegen)
-        content: bytes = serialize.dumps((origin, self._files._impl.reduce(data)))
+        content: bytes = serialize.dumps((origin, serialize.dumps(self._files._impl.reduce(data))))
         try:
             with _replacement(path) as file:
                 file.write(hashlib.sha256(content).digest() + content)

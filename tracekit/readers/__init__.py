@@ -351,7 +351,9 @@ def _host_trace(path: Path, file_type: FileType) -> HostTrace | None:
     """What the file at `path` holds, its devices on the clock of their host; None if it is a Chrome JSON document of no
     known profiler."""
     host = _as_written(path, file_type)
-    return host and (host if host.is_fitted else replace(host, trace=device_clocks.fit(host.trace), is_fitted=True))
+    if host is None or host.is_fitted:
+        return host
+    return replace(host, trace=device_clocks.fit(losses.without_impossible_sizes(host.trace)), is_fitted=True)
 
 
 def _as_written(path: Path, file_type: FileType) -> HostTrace | None:

@@ -1,15 +1,20 @@
 """What a file shows to be missing from it, as rows of `Trace.losses`."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from tracekit.columns import frame
-from tracekit.trace import LOSS_COLUMNS
+from tracekit import intervals as iv
+from tracekit.columns import concat, frame
+from tracekit.trace import LOSS_COLUMNS, Trace
 from tracekit.vocabulary.losses import DAMAGE, Loss, damage, loss
 
 _LONGEST = 200
+# More bytes than one event, and than all events of a file, can move (35 TB, 72 PB): int64 then holds every sum of them.
+_MOST_BYTES, _MOST_BYTES_IN_ALL = 1 << 45, 1 << 56
 
 
 class Lost(NamedTuple):
@@ -44,3 +49,23 @@ def table(host: str, losses: Iterable[Lost]) -> pd.DataFrame:
         "evidence": [each.evidence for each in rows],
     }
     return frame(LOSS_COLUMNS, columns)
+
+
+def without_impossible_sizes(trace: Trace) -> Trace:
+    """The trace of a file in which no event moves fewer than 0 bytes, or more than a machine does; what did is null,
+    and counted as lost."""
+    sizes = trace.events["bytes"].to_numpy(np.int64, na_value=0)
+    most = _MOST_BYTES
+    if iv.sum_exactly(sizes[(sizes > 0) & (sizes <= most)]) > _MOST_BYTES_IN_ALL:
+        most = _MOST_BYTES_IN_ALL // len(sizes)
+    impossible = (sizes < 0) | (sizes > most)
+    if not (count := int(impossible.sum())):
+        return trace
+    lost = [Lost(Loss.DETAILS, count, None, "sizes of copies and collectives that no machine moves")]
+    host = str(trace.hosts["host"].iloc[0]) if len(trace.hosts) else ""
+    return replace(
+        trace,
+        events=trace.events.assign(bytes=trace.events["bytes"].mask(impossible)),
+        losses=concat(LOSS_COLUMNS, [trace.losses, table(host, lost)]),
+        notes=(*trace.notes, *notes(lost)),
+    )

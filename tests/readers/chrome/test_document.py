@@ -273,3 +273,23 @@ def test_any_file_gives_what_the_standard_library_reads(tmp_path_factory, events
         document.base_ps + int(start) if timed else None
         for start, timed in zip(document.start_ps, document.timed, strict=True)
     ] == [int(event["ts"] * 10**6) if "ts" in event and event["ph"] != "M" else None for event in expected]
+
+
+def test_what_stands_before_the_events_is_searched_once(tmp_path, monkeypatch):
+    searched = []
+
+    class Key:
+        def search(self, text, start):
+            searched.append(len(text) - start)
+            return pattern.search(text, start)
+
+    pattern = json_text._EVENTS_KEY
+    monkeypatch.setattr(json_text, "_EVENTS_KEY", Key())
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", 100)
+    (tmp_path / "a.json").write_text(
+        '{"traceEvents": {"a": ' + '"x", "y": ' * 1000 + '1}, "traceEvents" \n : [{"ph": "X"}]}'
+    )
+    text = json_text.Text(tmp_path / "a.json")
+    assert sum(map(len, text.events())) == 1
+    assert len(searched) > 50
+    assert sum(searched) < 2 * (tmp_path / "a.json").stat().st_size

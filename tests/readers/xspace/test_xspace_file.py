@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz import varint
 from tests.readers.xspaces import write
 from tracekit.errors import TraceError
 from tracekit.readers.xspace import xspace_file
@@ -204,3 +205,40 @@ def test_planes_that_say_nothing_and_those_behind_too_many_cost_no_time(tmp_path
     space = xspace_file.read(path, ())
     assert len(space.planes) == 10_000
     assert [(loss.lost, loss.total) for loss in space.lost] == [(3, 10_003)]
+
+
+def test_lines_that_say_nothing_and_those_behind_too_many_cost_no_time(tmp_path):
+    path = tmp_path / "lines.xplane.pb"
+
+    def written(*planes):
+        path.write_bytes(b"".join(b"\n" + varint(len(plane)) + plane for plane in planes))
+        return xspace_file.read(path, ())
+
+    space = written(b"\x1a\0" * 300_000 + b"\x22\0" * 300_000 + b"\x2a\0" * 300_000 + b"\x32\0" * 300_000)
+    assert (space.planes[0].lines, space.planes[0].stats, space.lost) == ([], {}, [])
+    line = b"\x1a\x02\x08\x01"  # of all planes together
+    space = written(line * 20_000, line * 30_001, line * 2)
+    assert [len(plane.lines) for plane in space.planes] == [20_000, 30_000, 0]
+    assert [(loss.what, loss.lost, loss.total) for loss in space.lost] == [("lines", 1, 30_001), ("lines", 2, 2)]
+
+
+def test_of_a_gzip_stream_that_ends_early_whole_planes_are_read_and_the_rest_is_told(tmp_path):
+    planes = b"".join(b"\n\x0f\x12\x0d/device:GPU:%d" % number for number in range(8))
+    packed = gzip.compress(planes)
+    path = tmp_path / "cut.xplane.pb.gz"
+    path.write_bytes(packed)
+    assert xspace_file.read(path, ()).lost == []
+    seen, refusals = set(), []
+    for size in range(12, len(packed)):
+        path.write_bytes(packed[:size])
+        try:
+            space = xspace_file.read(path, ())
+        except TraceError as error:
+            refusals.append(str(error))
+            continue
+        assert [plane.name for plane in space.planes] == [f"/device:GPU:{n}" for n in range(len(space.planes))]
+        assert space.lost[-1] == ("planes", None, None, "its gzip stream ends early")
+        seen.add(len(space.planes))
+    assert {1, 8} <= seen
+    assert refusals
+    assert all("cannot be decompressed: its gzip stream is cut" in text for text in refusals)

@@ -43,7 +43,9 @@ _NEXT = "Give the file that the profiler itself wrote, *.json or *.json.gz."
 _EVENTS = msgspec.json.Decoder(list[Event | bool | int | float | str | list[Any] | None])
 _EVENT = msgspec.json.Decoder(Event)
 
-_EVENTS_KEY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_KEY = b'"traceEvents"'
+_EVENTS_KEY = re.compile(rb"(?<!\\)%b\s*:\s*\[" % _KEY)
+_UNFINISHED = re.compile(rb"\s*:?\s*")
 _BETWEEN = re.compile(rb"\}\s*,[\s,]*\{")
 # What follows the array of events: more keys, or at the end of the file nothing.
 _AFTER = rb'\s*,\s*"', rb'\s*(?:,\s*"|\}?\s*\Z)'
@@ -92,12 +94,16 @@ class Text:
             raise TraceError(f"{self.path} is not a Chrome trace: it does not begin with {{ or [. {_NEXT}")
         begin = 1
         if text[:1] == b"{":
-            while not (key := _EVENTS_KEY.search(text)):
+            before, searched = bytearray(text), 0
+            while not (key := _EVENTS_KEY.search(before, searched)):
                 if not (piece := next(pieces, b"")):
                     raise TraceError(f"{self.path} is not a Chrome trace: it has no array `traceEvents`. {_NEXT}")
-                text += piece
+                begun = before.rfind(_KEY, searched)
+                goes_on = begun >= 0 and _UNFINISHED.fullmatch(before, begun + len(_KEY))
+                searched = begun if goes_on else max(len(before) - len(_KEY), 0)
+                before += piece
+            begin, self.keyed, text = key.end(), True, bytes(before)
             self._keys(text[1 : key.start()] + b"}")
-            begin, self.keyed = key.end(), True
         text = text[begin:]
         rest: bytes | None = None
         rests: list[bytes] = []

@@ -60,8 +60,9 @@ _MOST_THREADS = 4
 # back before the columns of all are there.
 _PLANES_AHEAD = 2
 
-# Of a file made to take long, each plane costs as much as a thousand events.
-_MOST_PLANES = 10_000
+# Of a file made to take long, each plane costs as much as a thousand events, each line as much as forty.
+_MOST_PLANES, _MOST_LINES = 10_000, 50_000
+_CUT = "its gzip stream ends early"
 
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
@@ -249,11 +250,12 @@ def read(
     `lost`. Raises TraceError, naming the file and the byte, if the file is empty, or if no plane of it is whole.
     """
     path = Path(path)
-    buf = _bytes(path)
+    buf, is_cut = _bytes(path)
     try:
-        return _space(buf, _Stats(frozenset(stats), tuple(together)), keep)
+        space = _space(buf, _Stats(frozenset(stats), tuple(together)), keep)
     except protobuf.Broken as broken:
-        raise error(path, broken) from None
+        raise (_not_unpacked(path) if is_cut else error(path, broken)) from None
+    return replace(space, lost=[*space.lost, Lost(Loss.PLANES, None, None, _CUT)]) if is_cut else space
 
 
 def error(path: Path, broken: protobuf.Broken) -> TraceError:
@@ -264,32 +266,47 @@ def error(path: Path, broken: protobuf.Broken) -> TraceError:
     )
 
 
-def _bytes(path: Path) -> Any:
-    """The file's bytes in memory, unpacked if it is gzipped."""
+def _bytes(path: Path) -> tuple[Any, bool]:
+    """The file's bytes in memory, unpacked if it is gzipped, and whether what unpacks is only a part of them."""
     try:
         with path.open("rb") as file:
             head = file.read(2)
             if head == unpacking.GZIP:
                 file.seek(0)
-                return b"".join(unpacking.gunzipped(file, path))
+                return _unpacked(file, path)
             if not head:
                 raise TraceError(f"{path} is empty: the profiler wrote nothing to it. Capture the trace again.")
             size = os.fstat(file.fileno()).st_size
             file.seek(0)
             if size < COMPILE_FROM_BYTES:
-                return _held(path, file, size)
+                return _held(path, file, size), False
             with ThreadPoolExecutor(1) as pool:  # numba starts while the file is read, which holds no GIL
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
                 pool.submit(_compiled_loops)
-                return _held(path, file, size)
-    except (zlib.error, EOFError):
-        raise TraceError(
-            f"{path} cannot be decompressed: its gzip stream is cut or damaged. "
-            "Copy the file again, in binary mode, or capture the trace again."
-        ) from None
+                return _held(path, file, size), False
+    except zlib.error:  # what unpacks before is not checked, and may be wrong
+        raise _not_unpacked(path) from None
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}. Check the path and its permissions.") from None
+
+
+def _unpacked(file: BinaryIO, path: Path) -> tuple[bytes, bool]:
+    """What a gzipped file holds, and whether it ends early."""
+    parts: list[bytes] = []
+    try:
+        for part in unpacking.gunzipped(file, path):
+            parts.append(part)
+    except EOFError:
+        return b"".join(parts), True
+    return b"".join(parts), False
+
+
+def _not_unpacked(path: Path) -> TraceError:
+    return TraceError(
+        f"{path} cannot be decompressed: its gzip stream is cut or damaged. "
+        "Copy the file again, in binary mode, or capture the trace again."
+    )
 
 
 def _held(path: Path, file: BinaryIO, size: int) -> mmap.mmap:
@@ -375,11 +392,13 @@ class _Stats:
 
 @dataclass(frozen=True)
 class _File:
-    """The bytes of a file, as they are and as the loops over its events take them, and these loops."""
+    """The bytes of a file, as they are and as the loops over its events take them, these loops, and in `lines_left`
+    how many more lines of it are read."""
 
     buf: Any
     view: Any
     loops: "_Loops"
+    lines_left: list[int] = field(default_factory=lambda: [_MOST_LINES])
 
 
 class _Loops(NamedTuple):
@@ -500,7 +519,10 @@ def _plane(
     bad_names += bad_texts
     stat_names = dict(names)
     stat_rows, rows_by_id = _stat_rows(stat_names, stats.of(stat_names.values()))
-    headers, bad_lines = _whole(lambda line: _counted(file, line), _spans(fields[3]))
+    lines = _spans(fields[3])
+    read, behind = lines[: file.lines_left[0]], max(len(lines) - file.lines_left[0], 0)
+    file.lines_left[0] -= len(read)
+    headers, bad_lines = _whole(lambda line: _counted(file, line), read)
     kept = [each for each in headers if keep(name, each.line.name, each.line.id)]
     decoded = _decoding(file, pool, kept, rows_by_id, len(stat_rows))
     own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), _spans(fields[6]))
@@ -516,8 +538,9 @@ def _plane(
         for first, last in _runs([each.span for each, has in zip(headers, has_text, strict=True) if not has]):
             _release(buf, first, last)
         least = f"{name}, with at least {sum(kept[at].events for at in bad)} events"
+        least += f"; a file of more than {_MOST_LINES:,} lines is none of a profiler" if behind else ""
         lost = [
-            Lost(Loss.LINES, bad_lines + len(bad), len(headers) + bad_lines, least),
+            Lost(Loss.LINES, bad_lines + len(bad) + behind, len(lines), least),
             Lost(Loss.DETAILS, bad_names + bad_stats + bad_events, None, f"names and stats of {name}"),
         ]
         events = np.array([each.events for each in whole_lines], np.int64)
@@ -548,7 +571,8 @@ def _fields(file: _File, span: Span) -> dict[int, NDArray[np.int64]]:
     is no message."""
     spans = np.empty((file.loops.read_spans(file.view, *span, np.empty((0, 3), np.int64)), 3), np.int64)
     file.loops.read_spans(file.view, *span, spans)
-    return {number: spans[spans[:, 0] == number, 1:] for number in range(1, 7)}
+    filled = spans[:, 1] < spans[:, 2]  # an empty message says nothing
+    return {number: spans[(spans[:, 0] == number) & filled, 1:] for number in range(1, 7)}
 
 
 def _spans(table: NDArray[np.int64]) -> list[Span]:
@@ -711,7 +735,8 @@ def read_spans(buf: Any, pos: int, end: int, spans: NDArray[np.int64]) -> int:
     while pos < end:
         tag, after = protobuf.varint(buf, pos, end)
         if tag >> 3 <= 0:
-            raise protobuf.Broken(pos)
+            wrong = pos  # numba before 0.66 raises with the first value that a variable had
+            raise protobuf.Broken(wrong)
         pos = protobuf.skip(buf, after, end, tag & 7)
         if tag & 7 == 2:
             if len(spans):
@@ -749,7 +774,8 @@ def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -
         while at < end:
             tag, after = protobuf.varint(buf, at, end)
             if tag >> 3 <= 0:
-                raise protobuf.Broken(at)
+                wrong = at
+                raise protobuf.Broken(wrong)
             at = protobuf.skip(buf, after, end, tag & 7)
             if tag == 18:
                 start = protobuf.varint(buf, after, end)[1]
@@ -769,7 +795,8 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
         tag, after = protobuf.varint(buf, pos, end)
         number = tag >> 3
         if number <= 0:
-            raise protobuf.Broken(pos)
+            wrong = pos
+            raise protobuf.Broken(wrong)
         if tag == 34:  # field 4, length-delimited: an event
             count += 1
         elif number < 16:
@@ -794,7 +821,8 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
             continue
         size, at = protobuf.varint(buf, after, end)
         if size < 0 or size > end - at:
-            raise protobuf.Broken(after)
+            wrong = after
+            raise protobuf.Broken(wrong)
         pos = at + size
         while at < pos:
             # A tag is one byte; two are a field that is not known here.
@@ -818,7 +846,8 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
             elif tag == 34:  # field 4: a stat
                 size, inner = protobuf.varint(buf, after, pos)
                 if size < 0 or size > pos - inner:
-                    raise protobuf.Broken(after)
+                    wrong = after
+                    raise protobuf.Broken(wrong)
                 at = inner + size
                 slot = near[0] if len(near) else -1  # an id of 0 is not written
                 kind = 0
@@ -856,14 +885,16 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                         value += (top - 256 if top > 127 else top) * 72057594037927936
                         kind = 2
                     elif tag <= 7:
-                        raise protobuf.Broken(inner)
+                        wrong = inner
+                        raise protobuf.Broken(wrong)
                     else:
                         inner = protobuf.skip(buf, after, at, tag & 7)
                 if kind and slot >= 0:
                     values[slot, row] = value
                     types[slot, row] = kind
             elif tag <= 7:
-                raise protobuf.Broken(at)
+                wrong = at
+                raise protobuf.Broken(wrong)
             else:
                 at = protobuf.skip(buf, after, pos, tag & 7)
         row += 1

@@ -1,0 +1,54 @@
+"""Sizes that no machine moves are no figure, in a trace of any format, and no sum of sizes leaves 64 bits."""
+
+import json
+
+import pytest
+
+import tracekit
+
+
+def write(at, sizes):
+    copies = [
+        {
+            "ph": "X",
+            "cat": "gpu_memcpy",
+            "name": "Memcpy HtoD",
+            "ts": 10 * number,
+            "dur": 5,
+            "pid": 0,
+            "tid": 7,
+            "args": {"device": 0, "stream": 7, "bytes": size},
+        }
+        for number, size in enumerate(sizes)
+    ]
+    (at / "a.pt.trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": copies}))
+    return at / "a.pt.trace.json"
+
+
+@pytest.mark.parametrize("size", [-1, 2**45 + 1, 2**62, 2**63 - 1])
+def test_a_size_that_no_machine_moves_is_lost_and_told(tmp_path, size):
+    trace = tracekit.read(write(tmp_path, [1000, size, 0]))
+    assert trace.events["bytes"].astype(object).where(trace.events["bytes"].notna(), None).tolist() == [1000, None, 0]
+    (lost,) = trace.losses.to_dict("records")
+    assert (lost["what"], lost["lost"]) == ("details", 1)
+    assert "1 detail of devices and events could not be read (sizes of copies" in " ".join(trace.notes)
+
+
+def test_the_largest_size_is_kept(tmp_path):
+    trace = tracekit.read(write(tmp_path, [2**45]))
+    assert trace.events["bytes"].tolist() == [2**45]
+    assert trace.losses.empty
+
+
+def test_sizes_whose_sum_no_machine_moves_are_lost(tmp_path):
+    sizes = [5, *[2**45] * 2048]
+    trace = tracekit.read(write(tmp_path, sizes))
+    assert trace.events["bytes"].tolist()[0] == 5
+    assert trace.events["bytes"].isna().sum() == 2048
+    assert trace.losses["lost"].tolist() == [2048]
+
+
+def test_copies_of_such_sizes_have_no_bandwidth(tmp_path):
+    copies = tracekit.explain(write(tmp_path, [2**62] * 3)).bandwidth.copies
+    assert copies["n"].tolist() == [3]
+    assert copies[["bytes", "bytes_per_s", "best_bytes_per_s"]].isna().all(axis=None)
