@@ -28,6 +28,7 @@ from tracekit.cli import main
 from tracekit.errors import TracekitError
 from tracekit.executors import Processes, executor_of, results
 from tracekit.readers import read
+from tracekit.report.figures.figure import write_figures
 
 
 def job_in(folder, trace_format="xspace"):
@@ -363,3 +364,16 @@ def test_a_cluster_that_loses_a_worker_on_the_way_gives_the_same_report_bit_for_
     assert Path("summary.json") in files
     one, other = ([(tmp_path / name / file).read_bytes() for file in files] for name in ("here", "cluster"))
     assert one == other
+
+
+def test_figures_and_exports_read_a_run_as_reports_do(tmp_path, monkeypatch):
+    source, files = job_in(tmp_path / "traces")
+    monkeypatch.chdir(tmp_path)
+    called = Called()
+    tracekit.export(source, tmp_path / "alone", to="parquet")
+    tracekit.export(source, tmp_path / "beside", to="parquet", executor=called)
+    for table in (tmp_path / "alone").iterdir():
+        assert (tmp_path / "beside" / table.name).read_bytes() == table.read_bytes()
+    write_figures(source, "partition", out=tmp_path / "pictures", executor=called)
+    assert (tmp_path / "pictures" / "partition.png").stat().st_size > 0
+    assert sorted(arguments[0] for arguments in called.calls) == sorted(2 * [str(file) for file in files])

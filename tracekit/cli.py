@@ -625,32 +625,37 @@ def figure(
     no_title: Annotated[bool, typer.Option("--no-title", help="Leave out titles: a paper has a caption.")] = False,
     run: _Run = None,
     kinds: _Kinds = None,
+    jobs: _Jobs = None,
+    dask: _Dask = None,
 ) -> None:
     """Draw the timeline, the partition, concurrency, overlap, the phases on one scale of time, and a fleet's ranks.
 
     Pictures for a paper or a pull request, of the whole trace or of a part of it.
     """
+    from tracekit import executors
     from tracekit.report.figures.figure import write_figures
 
-    files = write_figures(
-        source,
-        what,
-        phase=phase,
-        step=step,
-        start=start,
-        end=end,
-        devices=device or [],
-        threads=threads,
-        formats=formats,
-        out=out,
-        title="" if no_title else title,
-        theme=theme,
-        width=width,
-        font_size=font_size,
-        dpi=dpi,
-        run=run,
-        kinds=kinds,
-    )
+    with executors.executor_of(jobs, dask) as executor:
+        files = write_figures(
+            source,
+            what,
+            phase=phase,
+            step=step,
+            start=start,
+            end=end,
+            devices=device or [],
+            threads=threads,
+            formats=formats,
+            out=out,
+            title="" if no_title else title,
+            theme=theme,
+            width=width,
+            font_size=font_size,
+            dpi=dpi,
+            run=run,
+            kinds=kinds,
+            executor=executor,
+        )
     _tell(f"Wrote {parent(files[0])}/ ({', '.join(map(base_name, files))})")
 
 
@@ -680,13 +685,18 @@ def export(
     gzip: Annotated[bool, typer.Option("--gzip", help="Compress csv and json files.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     kinds: _Kinds = None,
+    jobs: _Jobs = None,
+    dask: _Dask = None,
 ) -> None:
     """Write a trace for Perfetto, or as tables."""
+    from tracekit import executors
     from tracekit.console import progress
 
-    with progress(["exporting"]) as step:
+    with progress(["exporting"]) as step, executors.executor_of(jobs, dask) as executor:
         step("exporting")
-        files = tracekit.export(source, out, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)
+        files = tracekit.export(
+            source, out, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds, executor=executor
+        )
     if len(files) == 1:
         _tell(f"Wrote {files[0]}")
         return

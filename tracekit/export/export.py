@@ -16,6 +16,8 @@ from tracekit.export import FORMATS, FRAMES, PERFETTO, SUFFIXES
 from tracekit.files import refuse_inside, replaced, trace_name
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from tracekit.timeline.timeline import Source, Timeline
     from tracekit.trace import Trace
 
@@ -46,10 +48,12 @@ def export(
     force: bool = False,
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
+    executor: "Executor | None" = None,
 ) -> list[Path | str]:
     """Write a trace for Perfetto, or as tables, and return the files.
 
-    `source` is a path, of which `run` and `kinds` are read as `tracekit.read` does, or anything that has a trace. `to`
+    `source` is a path, of which `run`, `kinds` and `executor` are as for `tracekit.read`, or anything that has a trace.
+    `to`
     is "perfetto", "parquet", "csv", "json" or "arrow"; by default what the end of `out` says, else "perfetto". `out`
     is a file for Perfetto, and a directory for tables, by default `exports/<trace>.pftrace.gz` and
     `exports/<trace>-csv`. `table` names the one frame to write to the file `out`. `gzip` compresses csv and json files,
@@ -58,9 +62,10 @@ def export(
     contradict each other, or a file lies inside the trace's own directory, is there already, or cannot be written.
     """
     place = None if out is None else remote.place(out)
+    reading = {"run": run, "kinds": kinds, "executor": executor}
     if isinstance(place, str):
-        return _uploaded(source, place, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)
-    return [*_exported(source, place, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)]
+        return _uploaded(source, place, to=to, table=table, gzip=gzip, force=force, **reading)
+    return [*_exported(source, place, to=to, table=table, gzip=gzip, force=force, **reading)]
 
 
 def _uploaded(source: "Source", url: str, *, force: bool, **options: Any) -> list[Path | str]:
@@ -87,15 +92,14 @@ def _exported(
     table: str | None,
     gzip: bool,
     force: bool,
-    run: str | None,
-    kinds: str | os.PathLike[str] | None,
+    **reading: Any,
 ) -> list[Path]:
     from tracekit.timeline.timeline import timeline_of
 
     to = to or _implied(path) or PERFETTO
     is_compressed = gzip or (path is not None and path.name.endswith(".gz"))
     _check(path, to, table, gzip, is_compressed)
-    timeline = timeline_of(source, run=run, kinds=kinds)
+    timeline = timeline_of(source, **reading)
     trace = timeline.trace
     name = trace_name(trace.source) if trace.source else "trace"
     if to == PERFETTO:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +56,7 @@ def figure(
     dpi: float = 300,
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
 ) -> Drawing:
     """Draw a figure of a trace: a matplotlib Figure, which a notebook shows; `save(path)` writes .png, .svg or .pdf.
 
@@ -68,13 +70,13 @@ def figure(
     "1.5 s" or "300us", as on the axis of the whole figure; and of those only what ran on `devices`. `title` is the
     finding unless given, and "" leaves out all above the figure. `theme` is "light" or "dark". `width` is in inches
     ("overlap" may be narrower), from 3.3, a column of a paper. `font_size` is that of small text in points, `dpi` the
-    dots per inch of a PNG. `source` is a trace in any form; of a path, `run` and `kinds` are read as `tracekit.read`
-    does. Raises TracekitError where the trace has no such phase, step, range or device.
+    dots per inch of a PNG. `source` is a trace in any form; of a path, `run`, `kinds` and `executor` are as for
+    `tracekit.read`. Raises TracekitError where the trace has no such phase, step, range or device.
     """
     if what not in FIGURES:
         raise TracekitError(f"There is no figure {what!r}: say {either(FIGURES)}.")
     start_ps, end_ps = picoseconds(start, "start"), picoseconds(end, "end")
-    source = timeline_of(source, run=run, kinds=kinds)
+    source = timeline_of(source, run=run, kinds=kinds, executor=executor)
     selection = select(source, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps, devices=devices)
     drawing = draw(
         replace(selection, threads=threads), what, title=title, theme=theme, width=width, font_size=font_size
@@ -120,6 +122,7 @@ def write_figures(
     dpi: float = 300,
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
 ) -> list[Path | str]:
     """Write several figures of one part of the trace at `trace_dir`, and return the files.
 
@@ -141,7 +144,7 @@ def write_figures(
     files: list[str] = []
     with progress(["reading", *names]) as begin:
         begin("reading")
-        timeline = timeline_of(trace_dir, run=run, kinds=kinds)
+        timeline = timeline_of(trace_dir, run=run, kinds=kinds, executor=executor)
         part = select(timeline, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps, devices=devices).name
         try:
             with remote.written(place) as directory:
