@@ -97,8 +97,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
     several = tree.path.is_dir() and len(sizes) == 1
 
     def merged(_: Path) -> Trace:
-        traces = [host.trace for host in hosts]
-        return merge.merge(traces, sizes.pop() if several else None, machines or None, is_last_use=True)
+        return merge.merge([host.trace for host in hosts], sizes.pop() if several else None, machines or None)
 
     trace = _guarded(merged, tree.path)
     absent = [name for name in machines if name not in set(trace.hosts["host"])]
