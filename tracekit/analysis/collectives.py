@@ -386,11 +386,12 @@ def _by_device(rows: Rows, members: _Members, has_last: Mask, unions: Unions) ->
     """
     cost, exposed_cost = members.cost(members.wait), members.cost(members.exposed_wait)
     has_one_last = members.each(has_last)
+    was_last, time = members.late & has_one_last, members.end - members.start
     data = []
     for device, device_members in _by_number(members.device):
         shared_members = device_members[members.shared[device_members]]
         chance = 1 / members.size[shared_members[has_one_last[shared_members]]]
-        last_count = int((members.late & has_one_last)[shared_members].sum())
+        last_count = int(was_last[shared_members].sum())
         window = iv.total(unions.windows.get(rows.clocks[device], iv.EMPTY))
         lost_ps = float((exposed_cost[shared_members] / (members.size[shared_members] - 1)).sum())
         ratio = lost_ps / window if window else 0.0
@@ -406,8 +407,8 @@ def _by_device(rows: Rows, members: _Members, has_last: Mask, unions: Unions) ->
             ratio if any_shared and window else None,
             straggles(last_count, chance, ratio),
             iv.sum_exactly(members.wait[shared_members]) if any_shared else None,
-            iv.sum_exactly((members.end - members.start - members.wait)[shared_members]) if any_shared else None,
-            iv.sum_exactly((members.end - members.start)[device_members]),
+            iv.sum_exactly(time[shared_members] - members.wait[shared_members]) if any_shared else None,
+            iv.sum_exactly(time[device_members]),
             iv.sum_exactly(members.hidden[device_members]),
             iv.sum_exactly(members.exposed[device_members]),
         )
