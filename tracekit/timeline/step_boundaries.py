@@ -345,11 +345,11 @@ def _windows(
         begin = int(reach.first_start[steps[0]])
         return np.append(min(begin, int(end[0])), end[:-1]), end
     end = np.maximum.accumulate(np.maximum(device_end, step_marks.host[steps, 1]))
-    begin = int(step_marks.host[steps, 0].min())
+    begin, holds_open = int(step_marks.host[steps, 0].min()), _holds_open(rows)
     for device in rows.on_clock(clock):
         device_rows = rows.of(device)
         earlier = device_rows.start + np.flatnonzero(linked[device_rows] == BEFORE)
-        begin = max(begin, int(rows.end[earlier][_holds_open(rows)[earlier]].max(initial=_NEVER)))
+        begin = max(begin, int(rows.end[earlier][holds_open[earlier]].max(initial=_NEVER)))
     return np.append(min(begin, int(end[0])), end[:-1]), end
 
 
