@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.frames import events
 from tracekit.columns import concat
+from tracekit.readers.merge import shared_ends
 from tracekit.readers.merge.clock_alignment import align
 from tracekit.readers.merge.clock_fit import UNCHANGED
 from tracekit.trace import EVENT_COLUMNS
@@ -477,3 +478,18 @@ def test_collectives_without_numbers_align_clocks_rightly_or_not_at_all(seed):
     job = random_job(seed, numbered=False)
     clocks, _ = alignment(*job.tables)
     assert errors(job, clocks) <= left_open(job)
+
+
+@given(st.data())
+def test_the_spread_at_all_shifts_at_once_is_that_at_each(data):
+    def occurrences(number):
+        ends = np.sort(data.draw(st.lists(st.integers(0, 10**9), min_size=number, max_size=number)))
+        spans = data.draw(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=number, max_size=number))
+        apart, length = np.array(spans, np.int64).reshape(-1, 2).T
+        return np.column_stack([ends, ends + apart, ends + apart - length])
+
+    a, b = (occurrences(data.draw(st.integers(1, 12))) for _ in range(2))
+    lags = range(1 - len(b), len(a))
+    resolution = data.draw(st.sampled_from([1, 1000]))
+    each = [shared_ends._at(a, b, lag, resolution).spread for lag in lags]
+    assert shared_ends._spreads(a, b, lags, resolution) == each

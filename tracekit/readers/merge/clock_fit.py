@@ -179,6 +179,28 @@ def detrended(times_ps: Column, ahead_ps: Column) -> Column:
     return rest
 
 
+def widths(times_ps: Column, ahead_ps: Column, counts: Column, ratio: float) -> Column:
+    """How wide the `narrow` is that holds a `ratio` of each row, `detrended`: (k,), of rows (k, n) of which the first
+    `counts` (k,), at least one, hold."""
+    place, count = np.arange(times_ps.shape[1]), counts[:, None]
+    half = count // 2
+    pairs = count - half
+    later = np.minimum(place + half, len(place) - 1)
+    length = np.take_along_axis(times_ps, later, axis=1) - times_ps
+    slopes = (np.take_along_axis(ahead_ps, later, axis=1) - ahead_ps) / np.maximum(length, 1)
+    slopes = np.sort(np.where(place < pairs, slopes, np.inf), axis=1)
+    slope = (np.take_along_axis(slopes, (pairs - 1) // 2, axis=1) + np.take_along_axis(slopes, pairs // 2, axis=1)) / 2
+    slope = np.where((count < _ENOUGH_FOR_DRIFT) | (np.abs(slope) > _FASTEST), 0.0, slope)
+    rest = ahead_ps - np.rint(slope * (times_ps - times_ps[:, :1])).astype(np.int64)
+    ordered = np.sort(np.where(place < count, rest, np.iinfo(np.int64).max), axis=1)
+    inside = np.minimum(np.maximum(np.ceil(ratio * count).astype(np.int64), ENOUGH), count)
+    last = np.minimum(place + inside - 1, len(place) - 1)
+    holds = place <= count - inside
+    wide = np.take_along_axis(ordered, last, axis=1) - np.where(holds, ordered, 0)
+    narrowest: Column = np.where(holds, wide, np.iinfo(np.int64).max).min(axis=1)
+    return narrowest
+
+
 def _slope(times_ps: Column, ahead_ps: Column) -> float:
     """The slope between two of the points that leaves half of them closest together (Rousseeuw's least median of
     squares, 1984), which nearly half of them may not move; 0 if no clock is as fast."""

@@ -401,10 +401,10 @@ def _in_order(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> C
     fewer = min(len(a), len(b))
     least = max(min(clock_fit.ENOUGH, fewer), fewer // 2)
     lags = _lags(a, b, least)
-    compared = {lag: replace(_at(a, b, lag, resolution), tries=len(lags)) for lag in lags}
-    steadiest = min(candidate.spread for candidate in compared.values())
-    tight = {lag: candidate for lag, candidate in compared.items() if candidate.spread <= _ALIKE * steadiest}
-    near = sorted(tight.values(), key=lambda candidate: abs(candidate.offset))
+    spreads = _spreads(a, b, lags, resolution)
+    tight = [lag for lag, spread in zip(lags, spreads, strict=True) if spread <= _ALIKE * min(spreads)]
+    candidates = [replace(_at(a, b, lag, resolution), tries=len(lags)) for lag in tight]
+    near = sorted(candidates, key=lambda candidate: abs(candidate.offset))
     if timed and (standing := [candidate for candidate in near if candidate.as_they_stand]):
         return standing[0]
     if len(a) == len(b) and 0 in tight:
@@ -438,6 +438,25 @@ def _lags(a: Occurrences, b: Occurrences, least: int) -> Sequence[int]:
     near = np.searchsorted(a[:, 1], b[:, 1]) - np.arange(len(b))
     likely = {0, len(a) - len(b), *np.unique(near)[np.argsort(-np.unique(near, return_counts=True)[1])][:16].tolist()}
     return sorted(lag for lag in likely if lowest <= lag <= highest)
+
+
+def _spreads(a: Occurrences, b: Occurrences, lags: Sequence[int], resolution: int) -> list[int]:
+    """The `Compared.spread` of `_at` for each of the lags, all of them at once: one by one they took a third of the
+    time in which the clocks of a thousand hosts are compared."""
+    lag = np.array(lags, np.int64)[:, None]
+    first_a, first_b = np.maximum(lag, 0), np.maximum(-lag, 0)
+    number = np.minimum(len(a) - first_a, len(b) - first_b)
+    k = np.arange(int(number.max()))
+    own, other = a[np.minimum(first_a + k, len(a) - 1)], b[np.minimum(first_b + k, len(b) - 1)]
+    is_kept = k < number
+    lasted = is_kept & (own[:, :, 2] < own[:, :, 1]) & (other[:, :, 2] < other[:, :, 1])
+    is_kept = np.where(lasted.any(axis=1, keepdims=True), lasted, is_kept)
+    order = np.argsort(~is_kept, axis=1, kind="stable")
+    times, ahead = (
+        np.take_along_axis(column, order, axis=1) for column in (other[:, :, 1], other[:, :, 1] - own[:, :, 1])
+    )
+    widths = clock_fit.widths(times, ahead, is_kept.sum(axis=1), _USUAL)
+    return [max(width, resolution) for width in widths.tolist()]
 
 
 def _at(a: Occurrences, b: Occurrences, lag: int, resolution: int) -> Compared:
