@@ -113,7 +113,7 @@ def test_agents_that_ran_kernels_and_are_not_listed_are_gpus_after_those_that_ar
     own["agents"] = [agent(CPU, 0, gpu=False, name="AMD EPYC"), agent(GPU_1, 2)]
     trace = trace_of(tmp_path, own)
     assert rows(trace.events, "device", "start_ps") == [["gpu:1", 0], ["gpu:0", 600_000]]
-    assert trace.notes[0].startswith("1 agent that ran kernels and that the file does not list ")
+    assert trace.notes[0].startswith("1 agent that ran kernels and that the file does not list: ")
     assert len(trace_of(tmp_path, own | {"agents": []}).events) == 2
 
 
