@@ -4,7 +4,8 @@
 
 Each argument is a framework's name and its trace: a capture of a workload and of its twins, whose phases have the same
 names. The page has a table for each phase that at least two of them have, with the words of `Report.measure`, and the
-phases of each drawn on one scale of time. A measure that a trace cannot tell is a dash, with the reason below. The page
+phases of each drawn on one scale of time. A measure that a trace cannot tell is a dash, with the reason below; of a
+framework without a trace, as where MXNet is not installed, the page says why it is not there. The page
 says nothing of which is better: frameworks compute by other programs, and profilers record more or less of it; whether
 a difference is one between programs, `tracekit compare` tells, from several captures of each.
 """
@@ -96,8 +97,9 @@ def picture(name: str, path: str) -> str:
     return f'<img alt="{html.escape(name)}" src="data:image/png;base64,{base64.b64encode(image.getvalue()).decode()}">'
 
 
-def page(reports: Mapping[str, Report], paths: Mapping[str, str]) -> str:
-    """The page; raises TracekitError where no two traces have a phase in common."""
+def page(reports: Mapping[str, Report], paths: Mapping[str, str], lacking: Mapping[str, str]) -> str:
+    """The page, and why the frameworks that are `lacking` are not on it; raises TracekitError where no two traces have
+    a phase in common."""
     phases = shared_phases(reports)
     if not phases:
         raise TracekitError("No two of these traces have a phase of the same name: give captures of twins.")
@@ -105,8 +107,9 @@ def page(reports: Mapping[str, Report], paths: Mapping[str, str]) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>The same by {names}</title>'
         f"<style>{STYLE}</style><h1>The same experiment by {names}</h1>"
+        + "".join(f"<p>Without {html.escape(name)}: {html.escape(reason)}</p>" for name, reason in lacking.items())
         + "".join(table(reports, phase) for phase in phases)
-        + "".join(picture(name, path) for name, path in paths.items())
+        + "".join(picture(name, paths[name]) for name in reports)
         + "</html>\n"
     )
 
@@ -120,8 +123,18 @@ def main(words: Sequence[str] | None = None) -> int:
     paths = dict(each.partition("=")[::2] for each in options.traces)
     if len(paths) < 2 or not all(paths.values()):
         parser.error("give two or more as NAME=TRACE, such as JAX=traces/jax PyTorch=traces/torch")
+    reports: dict[str, Report] = {}
+    lacking: dict[str, str] = {}
+    for name, path in paths.items():
+        try:
+            reports[name] = tracekit.analyse(path)
+        except TracekitError as error:
+            lacking[name] = str(error)
+            print(f"frameworks.py: without {name}: {error}", file=sys.stderr)
+    if len(reports) < 2:
+        return 1
     try:
-        text = page({name: tracekit.analyse(path) for name, path in paths.items()}, paths)
+        text = page(reports, paths, lacking)
     except TracekitError as error:
         print(f"frameworks.py: {error}", file=sys.stderr)
         return 1

@@ -8,6 +8,7 @@ import pytest
 
 from tests.frames import events, spans
 from tests.frames import trace as make_trace
+from tracekit import TraceError
 from tracekit.report.build import analyse
 
 spec = importlib.util.spec_from_file_location("frameworks", Path(__file__).parents[1] / "docs" / "frameworks.py")
@@ -46,6 +47,24 @@ def test_a_phase_of_two_frameworks_is_a_table_with_a_reason_for_what_cannot_be_t
     (notes,) = re.findall("<ol>(.*?)</ol>", table)
     assert len(re.findall("<li>", notes)) == 2
     assert "<li>No collectives ran in the phase both, or the trace does not record them.</li>" in notes
+
+
+def test_a_framework_without_a_trace_is_said_to_be_missing(tmp_path, capsys, monkeypatch):
+    def analyse(path):
+        if path == "c":
+            raise TraceError("c does not exist.")
+        return {"a": TWO_DEVICES, "b": ONE_DEVICE}[path]
+
+    monkeypatch.setattr(frameworks.tracekit, "analyse", analyse)
+    monkeypatch.setattr(frameworks, "picture", lambda name, path: f"[{name} of {path}]")
+    out = tmp_path / "page.html"
+    assert frameworks.main(["A=a", "MXNet=c", "B=b", "--out", str(out)]) == 0
+    assert capsys.readouterr().err == "frameworks.py: without MXNet: c does not exist.\n"
+    text = out.read_text("utf-8")
+    assert "<p>Without MXNet: c does not exist.</p>" in text
+    assert text.endswith("[A of a][B of b]</html>\n")
+    assert frameworks.main(["A=a", "MXNet=c", "--out", str(tmp_path / "none.html")]) == 1
+    assert not (tmp_path / "none.html").exists()
 
 
 def test_traces_without_a_common_phase_are_one_sentence(tmp_path, capsys, monkeypatch):

@@ -235,3 +235,21 @@ def test_ranks_that_the_script_starts_are_in_one_run_or_it_is_said_that_they_are
     assert trace.capture is not None
     assert trace.capture["exit_code"] == exit_code
     assert not [note for note in trace.notes if "not here" in note]
+
+
+@needs_torch
+def test_processes_that_serve_the_script_are_neither_waited_for_nor_missed(tmp_path):
+    (tmp_path / "script.py").write_text(
+        """
+import torch, multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+if __name__ == "__main__":
+    manager = multiprocessing.Manager()
+    pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    print(pool.submit(abs, -3).result())
+    torch.ones(3) + 1
+"""
+    )
+    process = capture("--out", "trace", "script.py", cwd=tmp_path)
+    assert (process.returncode, process.stdout) == (0, "3\n")
+    assert [line.partition(" ")[0] for line in process.stderr.splitlines()] == ["Wrote", "Next:"]

@@ -108,6 +108,15 @@ def test_kernels_and_copies_are_rows_of_the_gpus_of_the_machine(tmp_path):
     )
 
 
+def test_agents_that_ran_kernels_and_are_not_listed_are_gpus_after_those_that_are(tmp_path):
+    own = process(kernel_dispatch=[kernel(1000, 1500), kernel(1600, 1700, gpu=GPU_1)])
+    own["agents"] = [agent(CPU, 0, gpu=False, name="AMD EPYC"), agent(GPU_1, 2)]
+    trace = trace_of(tmp_path, own)
+    assert rows(trace.events, "device", "start_ps") == [["gpu:1", 0], ["gpu:0", 600_000]]
+    assert trace.notes[0].startswith("1 agent that ran kernels and that the file does not list: ")
+    assert len(trace_of(tmp_path, own | {"agents": []}).events) == 2
+
+
 def test_a_row_is_of_the_hip_call_around_its_launch_also_where_hsa_has_its_id(tmp_path):
     trace = trace_of(
         tmp_path,

@@ -66,7 +66,7 @@ def test_two_contexts_compute_at_once_in_one_phase_alone(tmp_path):
 def test_wide_products_of_two_contexts_end_and_overlap(tmp_path):
     trace = capture(tmp_path, "mxnet_concurrent.py", "--wide", "--products", "5", "--size", "400")
     assert (trace.events["name"] == "FullyConnected").sum() == (3 * 2 * 2 + 2) * 5
-    assert busy_us(trace, "both", device="cpu:0") & busy_us(trace, "both", device="cpu:1")
+    assert busy_us(trace, "both wide", device="cpu:0") & busy_us(trace, "both wide", device="cpu:1")
 
 
 def test_copies_run_behind_compute_where_nothing_waits_for_them(tmp_path):

@@ -171,9 +171,13 @@ def capture(
             run = remote.child(place, f"plugins/profile/{profile.name}")
             return Captured(place, run, ending.exit_code, unfinished, process=profile.process)
 
+        def wait() -> None:
+            profile.wait_for_processes()
+            profile.wait_for_work()
+
         with profile.hooked(), _leaving(profile, finish):
             try:
-                ending = _script.run(script, args, module=module, at_end=profile.wait_for_work)
+                ending = _script.run(script, args, module=module, at_end=wait)
             except CaptureError:
                 if profile.facts is not None:  # the missing module's package has used a device
                     profile.stop()

@@ -40,6 +40,9 @@ class JaxSession(Session):
         """Nothing: which processes use a device is JAX's to know."""
         return ""
 
+    def wait_for_processes(self) -> None:
+        """Nothing: each process of a program of jax.distributed has a capture of its own."""
+
     def _hooks(self) -> dict[str, Callable[[ModuleType], None]]:
         actions = {
             "jax._src.xla_bridge": self._hook_backends,

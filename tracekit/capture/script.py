@@ -88,7 +88,6 @@ def run(script: str, args: Sequence[str], *, module: bool, at_end: Callable[[], 
 
     def wait() -> None:
         _join_threads(before)
-        _join_children()
         at_end()
 
     with ending_raises():
@@ -236,18 +235,10 @@ def _foreign_frames(trace: TracebackType | None) -> TracebackType | None:
 def _join_threads(before: set[threading.Thread]) -> None:
     while True:
         # Idle workers of an executor wait for ever; the interpreter wakes them at its exit.
-        futures = sys.modules.get("concurrent.futures.thread")
-        workers = set(getattr(futures, "_threads_queues", ()))
+        threads, processes = (sys.modules.get(f"concurrent.futures.{kind}") for kind in ("thread", "process"))
+        workers = {*getattr(threads, "_threads_queues", ()), *getattr(processes, "_threads_wakeups", ())}
         started = set(threading.enumerate()) - before - workers - {threading.current_thread()}
         pending = [thread for thread in started if not thread.daemon]
         if not pending:
             return
         pending[0].join()
-
-
-def _join_children() -> None:
-    """Wait for the processes that multiprocessing has started, as it does at the interpreter's exit."""
-    processes = sys.modules.get("multiprocessing.process")
-    for child in processes.active_children() if processes is not None else ():
-        if not child.daemon:
-            child.join()

@@ -171,6 +171,10 @@ class Session(ABC):
                 self._sudden_end.avert()
 
     @abstractmethod
+    def wait_for_processes(self) -> None:
+        """Wait, as the interpreter does at its exit, for the processes of the script that are captured too."""
+
+    @abstractmethod
     def _hooks(self) -> dict[str, Callable[[ModuleType], None]]:
         """What is done to a module of the framework right after its import, by the module's name."""
 

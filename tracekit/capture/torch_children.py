@@ -55,6 +55,13 @@ class Children:
         base.start = start
         return undo
 
+    def join(self) -> None:
+        """Wait for those that the interpreter would wait for at its exit."""
+        for process in self._started:
+            with suppress(ValueError, AssertionError):  # closed, or of another process
+                if not process.daemon:
+                    process.join()
+
     def are_in(self, run: Path) -> bool:
         """Whether ranks among them have left their files in a run; waits a little, once, for those that end."""
         self._deadline = deadline = self._deadline or time.monotonic() + _WAIT_S

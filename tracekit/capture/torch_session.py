@@ -62,6 +62,11 @@ class TorchSession(Session):
         """What of the script's processes is not in the trace, as a sentence; empty where all are."""
         return self._children.missing(self.run)
 
+    def wait_for_processes(self) -> None:
+        """Wait for those that multiprocessing has started for the script."""
+        if os.getpid() == self._pid:
+            self._children.join()
+
     def _hooks(self) -> dict[str, Callable[[ModuleType], None]]:
         torch_job.set_ranks()
         return {"torch": self._hook}

@@ -35,6 +35,7 @@ from tracekit.trace import (
     SYNC_COLUMNS,
     Trace,
 )
+from tracekit.units import quantity
 from tracekit.vocabulary import copies
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.host_calls import SyncCall, sync_call
@@ -457,9 +458,17 @@ class _Part:
 
 
 def gpus(process: _Process) -> dict[int, str]:
-    """The name of each GPU by the handle of its agent: they count by the number of their node, as HIP counts them."""
+    """The name of each GPU by the handle of its agent: they count by the number of their node, as HIP counts them, then
+    those that ran kernels and are not listed, by their handles."""
     agents = sorted((agent for agent in process.agents if agent.type == _GPU), key=lambda agent: agent.node_id)
-    return {agent.id.handle: f"gpu:{number}" for number, agent in enumerate(agents)}
+    handles = [*(agent.id.handle for agent in agents), *_unlisted(process)]
+    return {handle: f"gpu:{number}" for number, handle in enumerate(handles)}
+
+
+def _unlisted(process: _Process) -> list[int]:
+    """The handles of the agents that ran kernels, and that the file does not list."""
+    listed = {-1, *(agent.id.handle for agent in process.agents)}
+    return sorted({record.dispatch_info.agent_id.handle for record in _kernels(process)} - listed)
 
 
 def _syncs(calls: pd.DataFrame, only: str | None) -> pd.DataFrame:
@@ -503,6 +512,11 @@ def _notes(parts: Sequence[_Part], events: pd.DataFrame) -> list[str]:
         notes.append(f"{untimed} kernels or copies without a valid time were skipped.")
     if elsewhere := sum(part.elsewhere for part in parts):
         notes.append(f"{elsewhere} kernels or copies on no GPU (within the host's memory) were skipped.")
+    if unlisted := {handle for part in parts for handle in _unlisted(part.process)}:
+        notes.append(
+            f"{quantity(len(unlisted), 'agent')} that ran kernels and that the file does not list: taken for GPUs, "
+            "numbered by their handles."
+        )
     if any(not part.process.buffer_records.kernel_dispatch and part.rows for part in parts) and any(
         part.process.callback_records.counter_collection for part in parts
     ):

@@ -6,7 +6,7 @@ Must overlap: phase "both", where MXNet's engine has a worker for each context. 
 wait for their results. Two CPU contexts are names for the same cores, so that there are two experiments:
 
 * by default each product takes one core, and two cores can do twice the work.
-* with `--wide` each takes every core: the contexts overlap, and nothing can be gained. The products are those of
+* with `--wide` each takes every core, in phases called "both wide": nothing can be gained. The products are those of
   `FullyConnected` (oneDNN): two workers that call `dot` with several threads each, which is OpenBLAS's, wait for ever.
 
 The products of both are queued in turn: where those of one context were all queued first, its worker kept the other
@@ -52,13 +52,14 @@ def main() -> None:
         mx.nd.waitall()
 
     multiply(xs)  # starts the workers, outside the phases
-    solo = [f"device {number}" for number in range(len(xs))]
+    label = " wide" if on_cpu and options.wide else ""
+    solo = [f"device {number}{label}" for number in range(len(xs))]
     for _ in range(ROUNDS):
         for name, x in zip(solo, xs):
             with phase(name):
                 multiply([x])
         if len(xs) > 1:
-            with phase("both", alone=solo):
+            with phase(f"both{label}", alone=solo):
                 multiply(xs)
 
 

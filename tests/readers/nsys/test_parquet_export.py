@@ -45,6 +45,18 @@ def test_a_directory_of_parquet_gives_the_trace_of_the_same_tables_in_sqlite(dir
     assert (trace.format, trace.notes) == ("nsys-parquet", expected.notes)
 
 
+def test_integers_that_pandas_has_made_floats_for_their_nulls_are_integers(directory):
+    expected = read(directory)
+    for file in directory.iterdir():
+        rows = pq.read_table(file).replace_schema_metadata().to_pandas()
+        whole = [name for name in rows.select_dtypes("integer") if not name.startswith("global")]
+        rows.astype(dict.fromkeys(whole, "float64")).to_parquet(file)
+    trace = read(directory)
+    for name in ("events", "spans", "launches", "syncs", "devices"):
+        assert_frame_equal(getattr(trace, name), getattr(expected, name))
+    assert trace.notes == expected.notes
+
+
 @pytest.mark.parametrize("writer", [pa.ipc.new_file, pa.ipc.new_stream])
 def test_a_directory_of_arrow_is_read_likewise(directory, tmp_path, writer):
     other = tmp_path / "run_arwdir"

@@ -6,6 +6,7 @@ memory, which is read as one from a file is. Tables of samples, system calls and
 which may be the largest, are left out.
 """
 
+import math
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -97,8 +98,16 @@ def _cells(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
         elif column.type == pa.uint64():
             column = column.view(pa.int64())
         try:
-            columns.append(column.to_pylist())
+            columns.append(_numbers(column) if pa.types.is_floating(column.type) else column.to_pylist())
         except UnicodeDecodeError:  # one bad byte must not cost the file
             texts = column.cast(pa.large_binary()).to_pylist()
             columns.append([None if text is None else text.decode("utf-8", "replace") for text in texts])
     return zip(*columns, strict=True)
+
+
+def _numbers(column: pa.Array) -> list[float | int | None]:
+    """The numbers of a column, None for NaN; integers if all are whole, as those of a column with nulls become where
+    pandas writes a table again."""
+    values = [None if value is None or math.isnan(value) else value for value in column.to_pylist()]
+    is_whole = all(value is None or value.is_integer() for value in values)
+    return [None if value is None else int(value) for value in values] if is_whole else values
