@@ -236,7 +236,7 @@ def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, 
         assert process.stdout.readline() == "ready\n"
         process.send_signal(sent)
         try:
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=90)  # longer than the script that no signal ends
         finally:
             process.kill()  # else a failure would wait for the endless one
 
