@@ -251,19 +251,21 @@ def integers(export: Export, table: str, columns: Sequence[str], where: str = ""
     # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
     # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
     have = [name for name in columns if name in export.tables[table]]
-    texts_of = "".join(f'group_concat(ifnull("{name}", ?1)), ' for name in have)
-    of_rows = _select(export, ", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)]), table, where, after="?2")
+    texts_of = "".join(f'group_concat(ifnull("{name}", :missing)), ' for name in have)
+    own = ", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)])
+    of_rows = _select(export, own, table, where, after=":after")
     last = f" LIMIT {_ROWS_AT_ONCE}"
     query = f"SELECT {texts_of} count(*), max(at_row) FROM ({of_rows}{last})"
     parts: list[list[NDArray[np.int64]]] = [[] for _ in have]
     rows_read, before, at = 0, MISSING, MISSING
-    while (chunk := export.connection.execute(query, (MISSING, at)).fetchone())[-2]:
+    while (chunk := export.connection.execute(query, {"missing": MISSING, "after": at}).fetchone())[-2]:
         *text_of_columns, length, at = chunk
         rows_read += length
         for name, part, text in zip(have, parts, text_of_columns, strict=True):
             column = _parsed(text, length)
             if column is None:
-                column = _integers_of(export, table, name, (export.connection.execute(of_rows + last, (None, before))))
+                cursor = export.connection.execute(of_rows + last, {"after": before})
+                column = _integers_of(export, table, name, cursor)
             part.append(column)
         before = at
     values = {name: np.concatenate([_NOTHING, *part]) for name, part in zip(have, parts, strict=True)}
