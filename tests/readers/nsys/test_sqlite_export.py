@@ -131,6 +131,23 @@ def test_a_table_that_is_a_view_is_told(export):
     assert "a view, not a table: NVTX_EVENTS" in trace.notes[0]
 
 
+@pytest.mark.parametrize("kept", ["VIRTUAL", "STORED"])
+def test_a_table_whose_columns_are_computed_is_told_and_not_computed(export, kept):
+    base = sqlite3.connect(export)
+    base.execute("DROP TABLE NVTX_EVENTS")
+    base.execute(f"CREATE TABLE NVTX_EVENTS (id, text TEXT GENERATED ALWAYS AS (hex(zeroblob(id))) {kept})")
+    base.commit()
+    trace = nsys.read(export)
+    assert len(trace.events) == 1
+    assert "1 table could not be read (columns that are computed, not stored: NVTX_EVENTS)" in trace.notes[0]
+    base.execute("DROP TABLE StringIds")
+    base.execute(f"CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT AS (hex(zeroblob(id))) {kept})")
+    base.commit()
+    base.close()
+    with pytest.raises(TraceError, match="StringIds has computed columns"):
+        nsys.read(export)
+
+
 def test_changes_that_are_not_in_the_file_yet_are_said_and_not_lost(export):
     writer = sqlite3.connect(export)
     writer.execute("PRAGMA journal_mode=WAL")

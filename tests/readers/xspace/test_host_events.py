@@ -62,3 +62,14 @@ def test_real_waits_of_a_program_end_when_the_devices_are_done(version, awaits):
         assert trace.events.loc[in_phase, "end_ps"].max() <= wait.end_ps
         busy = (trace.events["start_ps"] < wait.end_ps) & (trace.events["end_ps"] > wait.start_ps)
         assert busy.any()
+
+
+@pytest.mark.parametrize("duration", [-1, -(2**63), 2**63 - 1])
+def test_an_event_that_ends_before_it_starts_or_past_all_time_is_lost_and_told(tmp_path, duration):
+    text = """planes { name: "/host:CPU" lines { name: "python"
+        events { metadata_id: 1 offset_ps: 20 duration_ps: 5 } events { metadata_id: 1 offset_ps: 10 duration_ps: %d } }
+        event_metadata { key: 1 value { id: 1 name: "tracekit:train" } } }"""
+    trace = read(write(tmp_path / "host.xplane.pb", text % duration))
+    assert (trace.spans["end_ps"] - trace.spans["start_ps"]).tolist() == [5]
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 2]]
+    assert "1 of 2 events could not be read (events of the host that end before they start)" in " ".join(trace.notes)

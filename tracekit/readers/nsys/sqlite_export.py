@@ -113,12 +113,18 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
         connection.text_factory = bytes
         tables = _tables(path, connection)
         limits, lost = _limits(connection, tables) if is_damaged else ({}, [])
-        readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0}
+        computed = _computed(connection)
+        if parquet_export.STRINGS in computed:
+            raise TraceError(
+                f"{path} is no Nsight Systems export: {parquet_export.STRINGS} has computed columns. {_AGAIN}"
+            )
+        readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0 and name not in computed}
         if parquet_export.STRINGS not in readable:
             raise TraceError(f"{path} is a corrupt SQLite database: {parquet_export.STRINGS} cannot be read. {_AGAIN}")
         name = parquet_export.FOLDERS.sub("", path.parent.name)
         source = path.parent.with_name(name) if is_parquet and name else path
-        yield Export(source, connection, readable, limits, [*lost, *_views(connection)])
+        lost += _of_export("columns that are computed, not stored", computed) + _views(connection)
+        yield Export(source, connection, readable, limits, lost)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise TraceError(f"{path} is a corrupt SQLite database: {_first_line(error)}. {_AGAIN}") from None
     finally:
@@ -165,8 +171,22 @@ def _views(connection: sqlite3.Connection) -> list[Lost]:
     names = [
         decoded(name) or "" for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
     ]
-    views = [name for name in names if name in _OWN_TABLES or name.startswith("CUPTI_ACTIVITY_KIND_")]
-    return [Lost(Loss.TABLES, len(views), None, f"a view, not a table: {', '.join(views[:3])}")] if views else []
+    return _of_export("a view, not a table", names)
+
+
+def _computed(connection: sqlite3.Connection) -> list[str]:
+    """The tables with generated columns, which can make gigabytes of a file of some kB."""
+    found = connection.execute(
+        "SELECT DISTINCT m.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
+        "WHERE m.type = 'table' AND c.hidden IN (2, 3)"
+    )
+    return sorted(decoded(name) or "" for (name,) in found)
+
+
+def _of_export(why: str, names: Sequence[str]) -> list[Lost]:
+    """The loss of those of the tables that an export has."""
+    own = [name for name in names if name in _OWN_TABLES or name.startswith("CUPTI_ACTIVITY_KIND_")]
+    return [Lost(Loss.TABLES, len(own), None, f"{why}: {', '.join(own[:3])}")] if own else []
 
 
 def _check_file(path: Path) -> None:
@@ -231,19 +251,21 @@ def integers(export: Export, table: str, columns: Sequence[str], where: str = ""
     # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
     # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
     have = [name for name in columns if name in export.tables[table]]
-    texts_of = "".join(f'group_concat(ifnull("{name}", ?1)), ' for name in have)
-    of_rows = _select(export, ", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)]), table, where, after="?2")
+    texts_of = "".join(f'group_concat(ifnull("{name}", :missing)), ' for name in have)
+    own = ", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)])
+    of_rows = _select(export, own, table, where, after=":after")
     last = f" LIMIT {_ROWS_AT_ONCE}"
     query = f"SELECT {texts_of} count(*), max(at_row) FROM ({of_rows}{last})"
     parts: list[list[NDArray[np.int64]]] = [[] for _ in have]
     rows_read, before, at = 0, MISSING, MISSING
-    while (chunk := export.connection.execute(query, (MISSING, at)).fetchone())[-2]:
+    while (chunk := export.connection.execute(query, {"missing": MISSING, "after": at}).fetchone())[-2]:
         *text_of_columns, length, at = chunk
         rows_read += length
         for name, part, text in zip(have, parts, text_of_columns, strict=True):
             column = _parsed(text, length)
             if column is None:
-                column = _integers_of(export, table, name, (export.connection.execute(of_rows + last, (None, before))))
+                cursor = export.connection.execute(of_rows + last, {"after": before})
+                column = _integers_of(export, table, name, cursor)
             part.append(column)
         before = at
     values = {name: np.concatenate([_NOTHING, *part]) for name, part in zip(have, parts, strict=True)}

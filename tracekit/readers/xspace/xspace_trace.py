@@ -95,11 +95,12 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     space, sessions = _first_session(space)
     space, repeated = _one_plane_each(space)
     space, far = _near(space)
+    space, backwards = _forwards(space)
     base_ns, zero = _origin(space)
     unix_ns = _unix_ns(space, base_ns + zero // 1000)
     of_file = programs(space)
     hosts = [HostEvents(plane, plane.start_ps(base_ns) - zero) for plane in space.planes if host_events.is_host(plane)]
-    if sessions or repeated or far:
+    if sessions or repeated or far or backwards:
         calls = host_events.calls(space)
     first_id = _free_id(calls, unix_ns)
     program_launches = tpu_plane.program_launches(host, hosts, first_id)
@@ -148,7 +149,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     allocated = [memory.read(host, each) for each in threads]
     metadata = sum(damaged) + sum(each.plane.damaged for each in hosts)
     details += [Lost(Loss.DETAILS, metadata, None, "names of operations")] if metadata else []
-    damage = [*lost, *sessions, *repeated, *far, *of_file.lost, *details]
+    damage = [*lost, *sessions, *repeated, *far, *backwards, *of_file.lost, *details]
     return Trace(
         events=events,
         ops=ops,
@@ -414,6 +415,20 @@ def _near(space: XSpace) -> tuple[XSpace, list[Lost]]:
     planes = [kept.get(id(plane), plane) for plane in space.planes]
     evidence = "their times are more than a day from the others"
     return replace(space, planes=planes), [Lost(Loss.EVENTS, lost, sum(map(len, near)), evidence)]
+
+
+def _forwards(space: XSpace) -> tuple[XSpace, list[Lost]]:
+    """The space without the events of the host that end before they start, or past all time; `_timed` has those of
+    devices."""
+    hosts = [plane for plane in space.planes if host_events.is_host(plane)]
+    good = [(plane.duration_ps >= 0) & (plane.duration_ps <= _FURTHEST_PS) for plane in hosts]
+    if not (lost := sum(int(np.count_nonzero(~each)) for each in good)):
+        return space, []
+    kept = {id(plane): plane.only(each) for plane, each in zip(hosts, good, strict=True)}
+    planes = [kept.get(id(plane), plane) for plane in space.planes]
+    return replace(space, planes=planes), [
+        Lost(Loss.EVENTS, lost, sum(map(len, hosts)), "events of the host that end before they start")
+    ]
 
 
 def _origin(space: XSpace) -> tuple[int, int]:
