@@ -4,14 +4,14 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TypeVar
 
-from tracekit import cores, executors, remote
+from tracekit import executors, remote
 from tracekit.columns import concat, constant, frame, records, spelt
 from tracekit.errors import TraceError, TracekitError
 from tracekit.files import path_of
@@ -27,7 +27,6 @@ from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, 
 T = TypeVar("T")
 
 _NAMED = 3  # of the files that cannot be read, so many are named
-_MOST_THREADS = 4  # each holds a whole file
 # Starting processes takes as long as reading so much text, which Python holds its lock for.
 _WORTH_BYTES, _OF_GZ = 96_000_000, 10
 _CAPTURE = "capture.json"  # what `tracekit capture` says of a run
@@ -280,17 +279,10 @@ def _results(
         yield from (_handed_over(answer, file) for answer, file in zip(answers, divided, strict=True))
     own = [(file, origin.file_type) for file in origin.files if not divided]
     own += [(file, SUMMARY) for file in origin.summaries]
-
-    def read_here(each: tuple[Path, FileType]) -> HostTrace | TraceError | None:
-        file, its_type = each
-        return _result(lambda file: _host_trace(file, its_type), file)
-
-    if len(own) < 2:
-        yield from map(read_here, own)
-        return
-    # A few are read at a time: the decoder of XSpaces, zlib and numpy hold no GIL.
-    with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
-        yield from pool.map(read_here, own)
+    # One after the other: what of it holds no lock of Python runs on threads inside of each, and two files beside each
+    # other took longer, from a thousand summaries to three XSpaces of 85 MB.
+    for file, its_type in own:
+        yield _result(partial(_host_trace, file_type=its_type), file)
 
 
 def _is_divided(origin: find.TraceFiles, executor: Executor) -> bool:

@@ -14,7 +14,7 @@ from tracekit.analysis.advice import Finding, advice, compiled
 from tracekit.analysis.classification import guessed, known_by
 from tracekit.analysis.collectives import Collectives, collectives
 from tracekit.analysis.completeness import Completeness, completeness, withheld
-from tracekit.analysis.explain import Task, explanation, tasks
+from tracekit.analysis.explain import Task, explanation, tasks, threads
 from tracekit.analysis.explain import run as run_tasks
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.machine import machine
@@ -100,7 +100,8 @@ def analyse(
             Task("guessed", lambda: guessed(timeline)),
             Task("operations", partial(_operations, timeline, looked_at, is_steady, phase_results), ("steps",)),
             Task("shared busy", partial(_shared_busy, timeline, looked_at, is_steady, phase_results), ("steps",)),
-        ]
+        ],
+        threads(timeline),
     )
     whole, inside, why = results["whole"], results["inside"], explanation(looked_at, results)
     evidence, guesses = results["known_by"], results["guessed"]
