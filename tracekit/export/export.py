@@ -6,7 +6,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +62,8 @@ def export(
     contradict each other, or a file lies inside the trace's own directory, is there already, or cannot be written.
     """
     place = None if out is None else remote.place(out)
-    reading = {"run": run, "kinds": kinds, "executor": executor}
-    if isinstance(place, str):
-        return _uploaded(source, place, to=to, table=table, gzip=gzip, force=force, **reading)
-    return [*_exported(source, place, to=to, table=table, gzip=gzip, force=force, **reading)]
+    write: Callable[..., Sequence[Path | str]] = _uploaded if isinstance(place, str) else _exported
+    return [*write(source, place, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds, executor=executor)]
 
 
 def _uploaded(source: "Source", url: str, *, force: bool, **options: Any) -> list[Path | str]:
