@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from tracekit.export import FORMATS, FRAMES, PERFETTO, SUFFIXES
 from tracekit.files import refuse_inside, replaced, trace_name
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from tracekit.timeline.timeline import Source, Timeline
     from tracekit.trace import Trace
 
@@ -48,7 +47,7 @@ def export(
     force: bool = False,
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
-    executor: "Executor | None" = None,
+    executor: Executor | None = None,
 ) -> list[Path | str]:
     """Write a trace for Perfetto, or as tables, and return the files.
 
