@@ -25,6 +25,9 @@ _TEXT = re.compile("|".join(f"(?P<{way}>{pattern})" for way, pattern in _TEXTS.i
 # Memory that the driver moves by itself: from device to device that is always between two.
 _UNIFIED = re.compile(r"\bUVM_|\bUM_|\bUnified\b", re.IGNORECASE)
 
+# What copies besides a memcpy, where its direction is named too.
+_MOVING = re.compile(r"\b(?:copy|dma|transfer)\b")
+
 MXNET_COPY = re.compile(
     r"(?:(?:Sync)?Copy(?:FromNDArray)?|_copyto_)[CG]PU2[CG]PU"
     r"|_copyto|CopyTo|_CrossDeviceCopy|KVStoreCopyRetainedRowsToGPU"
@@ -55,6 +58,14 @@ def direction(
     if way in (None, "D2D", "P2P") and apart is not None:
         return "P2P" if apart else "D2D"
     return None if way == "host" else way
+
+
+def is_copy(words: str, direction: str | None) -> bool:
+    """Whether the words of a name (kinds.words) say that it copies, of an accelerator whose records nobody knows:
+    `aclrt memcpy async`, or `dma h2d` with the `direction` that it names. A kernel that lays out for a copy is none."""
+    if "kernel" in words:
+        return False
+    return "memcpy" in words or (direction is not None and bool(_MOVING.search(words)))
 
 
 def host_memory(text: str) -> str | None:

@@ -249,6 +249,11 @@ def stem(name: str) -> str:
     return _XLA_NUMBER.sub("", name)
 
 
+def is_memset(words: str) -> bool:
+    """Whether the words of a name say that it sets memory, of an accelerator whose records nobody knows."""
+    return Kind.MEMSET.value in words and "kernel" not in words
+
+
 @lru_cache(4096)  # a name is asked for its kind, then for its collective
 def words(name: str) -> str:
     """The last part of a function's name as words: `x::RaggedAllToAllKernel<8>` is "ragged all to all kernel"."""

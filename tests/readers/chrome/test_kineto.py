@@ -198,6 +198,23 @@ def test_work_of_an_accelerator_that_nobody_knows_is_told_by_names_and_arguments
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "direction"),
+    [
+        ("dma memcpy h2d", "memcpy", "H2D"),
+        ("copy_h2d", "memcpy", "H2D"),
+        ("D2H copy", "memcpy", "D2H"),
+        ("aclrtMemcpyAsync", "memcpy", None),
+        ("npu_memset_async", "memset", None),
+        ("copy_to_layout", "compute", None),
+        ("h2d_copy_kernel", "compute", None),
+    ],
+)
+def test_a_copy_of_an_accelerator_that_nobody_knows_is_told_by_its_name(tmp_path, name, kind, direction):
+    trace = trace_of(tmp_path, event("xyz_engine_events", name, 10, 2, pid=9))
+    assert rows(trace.events, "name", "kind", "direction") == [[name, kind, direction]]
+
+
 def test_without_labels_a_process_of_nothing_of_the_host_is_a_device_named_by_its_category(tmp_path):
     trace = trace_of(
         tmp_path,

@@ -253,7 +253,7 @@ def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[_Wo
     classifications = [
         kinds.classify(
             name[row],
-            typed=_kind(category[row], bool(is_collective[row]), directions[row]),
+            typed=_kind(name[row], category[row], bool(is_collective[row]), directions[row]),
             direction=copies.direction(name[row], directions[row] or "", apart=apart[row]),
         )
         for row in first
@@ -266,12 +266,17 @@ def _direction(given: object) -> str | None:
     return copies.direction(given) if isinstance(given, str) else None
 
 
-def _kind(category: str, is_collective: bool, direction: str | None) -> Kind:
+def _kind(name: str, category: str, is_collective: bool, direction: str | None) -> Kind:
     """The kind that the record of a row says; a row of a category that Kineto does not know is a copy if it has a
-    direction."""
+    direction, or its name says so."""
     if is_collective:
         return Kind.COLLECTIVE
-    return kineto_devices.kind_of(category) or (Kind.MEMCPY if direction else Kind.COMPUTE)
+    if known := kineto_devices.kind_of(category):
+        return known
+    words = kinds.words(name)
+    if direction or copies.is_copy(words, copies.direction(name)):
+        return Kind.MEMCPY
+    return Kind.MEMSET if kinds.is_memset(words) else Kind.COMPUTE
 
 
 def messages(document: Document, events: Rows, is_collective: NDArray[np.bool_]) -> dict[str, Any]:
