@@ -38,7 +38,15 @@ def start(folder, *command):
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=heed,
     )
+
+
+def heed():
+    """Let a process end by the signals of a terminal, also where a shell has started these tests in the background: it
+    has them ignored then, and a capture keeps what was ignored before it."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def python(folder, *command):
@@ -236,7 +244,7 @@ def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, 
         assert process.stdout.readline() == "ready\n"
         process.send_signal(sent)
         try:
-            out, err = process.communicate(timeout=90)  # longer than the script that no signal ends
+            out, err = process.communicate(timeout=30)
         finally:
             process.kill()  # else a failure would wait for the endless one
 
