@@ -29,24 +29,26 @@ ENVIRONMENT = {
 }
 
 
+# A shell that starts these tests in the background has these signals ignored, and a capture keeps what was ignored
+# before it.
+HEEDING = """
+import os, signal, sys
+for number in (signal.SIGINT, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
 def start(folder, *command):
     return subprocess.Popen(
-        [sys.executable, *map(str, command)],
+        [sys.executable, "-c", HEEDING, *map(str, command)],
         cwd=folder,
         env=ENVIRONMENT,
         text=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=heed,
     )
-
-
-def heed():
-    """Let a process end by the signals of a terminal, also where a shell has started these tests in the background: it
-    has them ignored then, and a capture keeps what was ignored before it."""
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def python(folder, *command):
