@@ -12,6 +12,7 @@ from tracekit.analysis.bandwidth import Bandwidth, bandwidth
 from tracekit.analysis.collectives import Collectives, collectives
 from tracekit.analysis.completeness import Completeness, completeness, withheld
 from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
+from tracekit.analysis.fleet import FEW
 from tracekit.analysis.host_api import HostApi, host_api
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.launches import Launches, launches
@@ -93,7 +94,6 @@ ANALYSES = (
 )
 
 
-_FEW = 16
 # Of steady steps, these are told of the whole trace: what is missing from it, its steps, of which those that count have
 # critical paths, and what the devices' memory and the machine were used for.
 OF_WHOLE = ("completeness", "steps", "critical_path", "memory", "machine")
@@ -157,10 +157,10 @@ def threads(timeline: Timeline) -> int:
     """On how many threads to `run` the analyses of a timeline.
 
     Of few devices compiled loops take most of the time, and hold no lock of Python. Of many it is Python itself: two
-    threads wait for each other, and both hold what they need meanwhile. A thousand hosts took 3 % longer, and 64 hosts
-    of 100,000 events 24 s and 3.0 GB where one thread takes 28 s and 2.2 GB.
+    threads wait for each other, and both hold what they need meanwhile. A thousand hosts took as long, and 64 hosts of
+    100,000 events 24 s and 3.0 GB where one thread takes 28 s and 2.2 GB.
     """
-    return 1 if sum(timeline.rows.placed) > _FEW else 2
+    return 1 if sum(timeline.rows.placed) > FEW else 2
 
 
 def tasks(timeline: Timeline, whole: Timeline | None = None) -> list[Task]:

@@ -173,7 +173,10 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     same, _ = distinct(thread[likely], name[likely], start[likely], end[likely])
     is_wait = np.zeros(len(name), bool)
     is_wait[likely] = np.isin(same, same[len(same) - len(waits) :])
-    _, first = distinct(thread, name, start)
+    key = thread * len(names) + name
+    order = np.lexsort((start, key))
+    is_first = np.append(True, (np.diff(key[order]) != 0) | (np.diff(start[order]) != 0))[: len(order)]
+    first = np.sort(order[is_first])
     counts_here = np.concatenate([_begins_inside(timeline, table) for table in (*tables, waits)])
     at = first[counts_here[first]]
     columns = {"name": categorical(names, name[at]), "thread": thread[at], "start_ps": start[at], "end_ps": end[at]}

@@ -52,9 +52,8 @@ def export(
     """Write a trace for Perfetto, or as tables, and return the files.
 
     `source` is a path, of which `run`, `kinds` and `executor` are as for `tracekit.read`, or anything that has a trace.
-    `to`
-    is "perfetto", "parquet", "csv", "json" or "arrow"; by default what the end of `out` says, else "perfetto". `out`
-    is a file for Perfetto, and a directory for tables, by default `exports/<trace>.pftrace.gz` and
+    `to` is "perfetto", "parquet", "csv", "json" or "arrow"; by default what the end of `out` says, else "perfetto".
+    `out` is a file for Perfetto, and a directory for tables, by default `exports/<trace>.pftrace.gz` and
     `exports/<trace>-csv`. `table` names the one frame to write to the file `out`. `gzip` compresses csv and json files,
     and so does an `out` that ends in .gz. Files that are there already are replaced only with `force`. Hosts on clocks
     that cannot be compared get a file each for Perfetto, which has one time axis. Raises TracekitError where options

@@ -279,8 +279,8 @@ def _results(
         yield from (_handed_over(answer, file) for answer, file in zip(answers, divided, strict=True))
     own = [(file, origin.file_type) for file in origin.files if not divided]
     own += [(file, SUMMARY) for file in origin.summaries]
-    # One after the other: what of it holds no lock of Python runs on threads inside of each, and two files beside each
-    # other took longer, from a thousand summaries to three XSpaces of 85 MB.
+    # One after the other: what of it holds no lock of Python runs on threads inside of each. Beside each other, a
+    # thousand summaries and 64 XSpaces of 4 MB took 15 % longer, and three XSpaces of 85 MB as long.
     for file, its_type in own:
         yield _result(partial(_host_trace, file_type=its_type), file)
 

@@ -308,7 +308,6 @@ def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, lis
         if name not in steps:
             data[name] = column.to_pandas(types_mapper=_OTHER_TYPES.get)
             continue
-        # Most columns have no null: to look for them takes longer than all else, of the few rows of one of many hosts.
         null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
         numbers = (column if null is None else column.fill_null(0)).to_numpy() * np.int64(steps[name])
         if name not in ("gap_ps", "length_ps"):
