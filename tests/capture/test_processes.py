@@ -173,3 +173,33 @@ def test_processes_that_share_a_disk_say_nothing_of_copying(tmp_path):
     assert codes == [0, 0], said
     assert not any("disk" in text for text in said)
     assert len([*(tmp_path / "here").glob("plugins/profile/*/*.xplane.pb")]) == 2
+
+
+def test_no_process_waits_in_a_collective_for_the_profile_of_another_to_begin(tmp_path):
+    script = write(
+        tmp_path,
+        "steps.py",
+        SUM.partition("    if ")[0]
+        + """
+    start = jax.profiler.start_trace
+
+    def start_slowly(*args, **kwargs):
+        start(*args, **kwargs)
+        time.sleep(index)  # after the first has begun
+
+    jax.profiler.start_trace = start_slowly
+    """
+        + SUM[SUM.index("mesh =") :].partition("    for _")[0]
+        + """
+    total = jax.jit(lambda x: x.sum())
+    for step in range(4):
+        with jax.profiler.StepTraceAnnotation("train", step_num=step):
+            total(x).block_until_ready()
+""",
+    )
+    code, _, err = capture(tmp_path, "--processes", "2", "--start-step", "2", "--out", "trace", script)
+    assert code == 0, err
+    events = tracekit.read(tmp_path / "trace").events
+    reduced = events[events["kind"] == "collective"]
+    assert reduced["host"].nunique() == 2
+    assert (reduced["end_ps"] - reduced["start_ps"]).max() < 500 * 10**9

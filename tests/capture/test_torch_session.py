@@ -253,3 +253,43 @@ if __name__ == "__main__":
     process = capture("--out", "trace", "script.py", cwd=tmp_path)
     assert (process.returncode, process.stdout) == (0, "3\n")
     assert [line.partition(" ")[0] for line in process.stderr.splitlines()] == ["Wrote", "Next:"]
+
+
+SLOW_TO_BEGIN = """
+import os, sys, time, torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def rank(index, address):
+    start = torch.profiler.profile.start
+
+    def start_slowly(profile):
+        start(profile)
+        time.sleep(index)  # after the first has begun
+
+    torch.profiler.profile.start = start_slowly
+    dist.init_process_group("gloo", rank=index, world_size=2, init_method=address)
+    weight = torch.nn.Parameter(torch.ones(5))
+    optimizer = torch.optim.SGD([weight])
+    for step in range(4):
+        weight.grad = torch.ones(5)
+        dist.all_reduce(weight.grad)
+        optimizer.step()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    if "RANK" in os.environ:
+        rank(int(os.environ["RANK"]), "env://")
+    else:
+        mp.spawn(rank, (f"file://{os.getcwd()}/store",), nprocs=2)
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize("options", [["--processes", 2, "--start-step", 2], []], ids=["steps", "spawn"])
+def test_no_rank_waits_in_a_collective_for_the_profile_of_another_to_begin(tmp_path, options):
+    (tmp_path / "script.py").write_text(SLOW_TO_BEGIN)
+    process = capture("--out", "trace", *options, "script.py", cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    events = tracekit.read(tmp_path / "trace").events
+    reduced = events[events["category"] == "all-reduce"]
+    assert reduced["device"].nunique() == 2
+    assert (reduced["end_ps"] - reduced["start_ps"]).max() < 500 * 10**9

@@ -181,6 +181,9 @@ class JaxSession(Session):
         else:
             self.name, self.process = self._agreed.name, index
 
+    def _meet(self) -> None:
+        processes.meet()
+
     def _wait_for_work(self, deadline: float) -> bool:
         import jax
 

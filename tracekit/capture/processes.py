@@ -25,9 +25,10 @@ _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("OMPI_MCA_ess_
 _LAUNCHERS = frozenset(
     ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "orted", "prterun", "prte", "prted", "hydra_pmi_proxy")
 ) | {"slurmstepd"}
-_KEY, _MACHINES, _APART = "tracekit/run", "tracekit/machine/", "apart"
+_KEY, _MACHINES, _BEGUN, _APART = "tracekit/run", "tracekit/machine/", "tracekit/begun", "apart"
 _NAMED = 3  # of the processes that share no disk, so many are named
 _AGREE_S = 20  # process 0 says the name of its run as soon as its profile starts, which is seconds after jax does
+_BEGIN_S = 5  # between the first process to come to a step and the last
 _OTHERS_S = 45.0  # for the traces of the others, once one has failed; gloo waits 30 s for one that does not come
 
 
@@ -212,6 +213,14 @@ def machines() -> tuple[dict[str, str], list[str]]:
             found[host] = machine
             apart += [host] * (shares == [_APART])
     return found, apart
+
+
+def meet() -> None:
+    """Wait until each process has come here; raises what jaxlib raises where one does not in time."""
+    from jax._src import distributed
+
+    client: Any = distributed.global_state.client
+    client.wait_at_barrier(_BEGUN, _BEGIN_S * 1000)
 
 
 def told_apart(run: Path, found: Agreed, index: int, apart: Sequence[str]) -> str:

@@ -207,6 +207,11 @@ class Session(ABC):
         """Where several processes of the program have met: capture into the run of the first."""
 
     @abstractmethod
+    def _meet(self) -> None:
+        """Wait until the profile of each process of the program has begun, for what begins later makes the others wait
+        in their next collective, which would be in the trace."""
+
+    @abstractmethod
     def _ended(self) -> dict[str, Any]:
         """End what the profiler must see the end of; what is known of the capture then only, for capture.json."""
 
@@ -292,6 +297,9 @@ class Session(ABC):
             },
             **described,
         }
+        if self.process is not None:
+            with suppress(Exception):  # of the framework, where one of them is gone
+                self._meet()
 
     def _end(self) -> None:
         """End the profile of a stretch; the script goes on."""

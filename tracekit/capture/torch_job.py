@@ -9,8 +9,9 @@ from typing import Any
 
 from tracekit.capture import processes
 
-_KEY, _MACHINES = "tracekit/run", "tracekit/machine/"
+_KEY, _MACHINES, _BEGUN = "tracekit/run", "tracekit/machine/", "tracekit/begun/"
 _AGREE_S = 20  # rank 0 says the name of its run as soon as the process group is there
+_BEGIN_S = 5  # between the first rank to come to a step and the last
 
 
 def launch_name() -> str | None:
@@ -79,3 +80,19 @@ def agreed(name: str, number: int, size: int) -> tuple[str, dict[str, str]] | No
             store.wait(keys, timedelta(seconds=_AGREE_S))
             machines = dict(store.get(key).decode().split() for key in keys)
     return store.get(_KEY).decode(), machines
+
+
+def say_begun() -> None:
+    """Tell the other ranks that the profile of this one runs."""
+    import torch.distributed as distributed
+
+    store: Any = distributed.distributed_c10d._get_default_store()
+    store.set(f"{_BEGUN}{distributed.get_rank()}", "")
+
+
+def wait_for_begun() -> None:
+    """Wait until all ranks have said it; raises what torch raises where one does not in time."""
+    import torch.distributed as distributed
+
+    store: Any = distributed.distributed_c10d._get_default_store()
+    store.wait([f"{_BEGUN}{each}" for each in range(distributed.get_world_size())], timedelta(seconds=_BEGIN_S))

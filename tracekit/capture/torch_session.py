@@ -176,6 +176,12 @@ class TorchSession(Session):
             self._say_apart("rank", rank)
         else:
             (self.name, self._machines), self.process = agreed, rank
+            if self.facts is not None:
+                torch_job.say_begun()
+
+    def _meet(self) -> None:
+        torch_job.say_begun()
+        torch_job.wait_for_begun()
 
     def _count_steps(self) -> None:
         """Count the steps of the first optimizer that makes one: each ends with `Optimizer.step`."""
