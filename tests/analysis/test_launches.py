@@ -94,6 +94,15 @@ def test_the_queue_is_drawn_in_slots_whose_means_are_exact():
     same(result.depth, table(DEPTH_COLUMNS, *(("gpu:0", *slot) for slot in expected)))
 
 
+def test_the_queues_of_many_devices_are_drawn_in_fewer_slots_whose_means_are_exact():
+    rows = [{**row(at, at + 10), "device": f"gpu:{gpu}"} for gpu in (0, 1) for at in (0, 90)]
+    events = work(*rows, row(60, 70, 0), {**row(50, 60, 1), "device": "gpu:1"})
+    with mock.patch.object(module, "MOST_DEPTHS", 5):
+        result = launches(events, calls((0, 40, 41), (1, 25, 26)))
+    expected = [("gpu:0", 0, 50, 0.2), ("gpu:0", 50, 100, 0.2), ("gpu:1", 0, 50, 0.5), ("gpu:1", 50, 100, 0.0)]
+    same(result.depth, table(DEPTH_COLUMNS, *expected))
+
+
 def test_a_stretch_in_which_launches_come_too_late_again_and_again_is_bound_and_a_long_gap_is_not():
     # Every 10 ps a kernel of 2 ps that was launched 1 ps before; then a long gap, and work without gaps.
     starts = [*range(0, 200, 10), 600]

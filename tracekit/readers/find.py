@@ -136,7 +136,8 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     notes = []
     if runs:
         notes.append(f"{path} contains {len(names)} runs; {chosen.name} was read. --run NAME picks another.")
-    beside = [file.name for file, _ in _traces(path) if (file, SUMMARY) not in chosen.files]
+    summaries_of_run = {file for file, of_type in chosen.files if of_type is SUMMARY}
+    beside = [file.name for file, _ in _traces(path) if file not in summaries_of_run]
     if chosen.directory != path and beside:
         notes.append(f"Skipped {_short_list(beside)}, which is in none of the runs.")
     files, file_type, skipped = _one_type(chosen)

@@ -450,7 +450,7 @@ def _first_entries(value: Any, place: str, shortened: dict[str, int]) -> Any:
 
 
 def _devices(report: Report) -> list[dict[str, Any]]:
-    counts = report.trace.events.set_index(["device", "kind"])["events"]
+    counts = report.trace.events.set_index(["device", "kind"])["events"].to_dict()
     devices = []
     nothing: dict[str, Any] = dict.fromkeys(("window_start_ps", "window_ps", "span_ps", "busy_ps", *CELLS))
     unknown = [nothing | {"device": device} for device in report.devices] if report.whole.lacking else []
