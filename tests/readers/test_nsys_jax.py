@@ -118,6 +118,28 @@ def test_newer_versions_call_the_columns_otherwise(tmp_path, has_domain):
     assert not len(trace.launches)
 
 
+def test_what_the_autotuner_runs_inside_a_compilation_is_no_execution_of_a_program(tmp_path):
+    ranges = [
+        *RANGES,
+        ("TSL:XlaAutotunerMeasurement:#hlo_op=dot#", 1000, 5, 905, 40, 8, 1),
+        ("TSL:XlaModule:#hlo_module=extracted#", 1000, 5, 910, 30, 9, 8),
+        ("TSL:Thunk:#hlo_op=dot#", 1000, 5, 911, 20, 10, 9),
+    ]
+    trace = read(archive(tmp_path / "a.zip", table(ranges)))
+    assert rows(trace.events, "name", "hlo_module", "run_id") == [
+        ["dot", "jit_f", 2],
+        ["fusion.1", "jit_f", 2],
+        ["dot", "extracted", None],
+    ]
+
+
+@traces.needs_real
+def test_the_steps_of_an_archive_alone_are_those_of_its_program_and_not_what_the_autotuner_ran():
+    trace = read(traces.REAL / "not-read-today/jaxtoolbox_pax_fsdp4_4proc_proc0.zip")
+    steps = timeline_of(trace).steps.table
+    assert steps["name"].tolist() == ["pjit__wrapped_step_fn"] * 5
+
+
 def test_other_archives_and_broken_ones_are_one_sentence(tmp_path):
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as file:
         file.writestr("a.txt", "a")

@@ -420,6 +420,17 @@ class TestPrograms:
         assert steps.table.empty
         assert "no program ran three times or more" in steps.lacking
 
+    @pytest.mark.parametrize("thread", ["python", "compiler"])
+    def test_what_a_compiler_launched_to_measure_it_is_no_step(self, thread):
+        """Twelve runs of a candidate that take most of the time, and four of the program; on a thread of its own, a
+        compiler launched none of them."""
+        runs = [("gpu:0", "compute", at, at + 9, at) for at in range(0, 120, 10)]
+        runs += [("gpu:0", "compute", at, at + 5, at) for at in range(200, 240, 10)]
+        device_work = work(*runs, run_id=[*range(16)], hlo_module=["candidate"] * 12 + ["jit_f"] * 4)
+        steps = boundaries(device_work, annotations(("XlaCompile:#module=jit_f#", None, 0, 150), thread=thread))
+        expected = ("jit_f", 4) if thread == "python" else ("candidate", 12)
+        assert (steps.table["name"].unique().tolist(), len(steps.table)) == ([expected[0]], expected[1])
+
     def test_executions_around_less_than_half_of_the_work_are_no_steps(self):
         device_work = work(
             *(("tpu:0", "compute", start, start + 9) for start in (0, 10, 20)),

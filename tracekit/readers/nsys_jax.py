@@ -38,7 +38,7 @@ from tracekit.trace import (
 )
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import operation
-from tracekit.vocabulary.host_calls import step_number
+from tracekit.vocabulary.host_calls import Activity, activity_of, step_number
 from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.ranks import xla_device
 
@@ -155,9 +155,12 @@ class _Process:
         is_thunk = thunk.notna()
         leaf = is_thunk & ~ranges.index.isin(ranges.loc[is_thunk, "ParentId"])
         module_of = _nearest(ranges, modules[0].notna(), ranges.index[leaf])
+        # What the autotuner runs inside a compilation, to choose a kernel, is no execution of a program.
+        compiles = ranges["Name"].map(lambda name: activity_of(name) is Activity.COMPILING).astype(bool)
+        is_tuning = ~_nearest(ranges, compiles, ranges.index[leaf]).isna()
         rows = ranges[leaf].assign(
             hlo_op=thunk[leaf],
-            run_id=module_of,
+            run_id=pd.Series(module_of, ranges.index[leaf]).mask(is_tuning),
             hlo_module=modules[0].reindex(module_of).to_numpy(),
             program=pd.to_numeric(modules[1]).reindex(module_of).fillna(-1).astype(np.int64).to_numpy(),
         )

@@ -90,14 +90,15 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     the step during which it starts. Where that is all there is, and the devices were not done with a step when the host
     had ended it, annotations tell no steps.
     """
-    step_marks = marks(rows, spans)
+    of_compiler = _launched_by_compiler(spans, launch, launches)
+    step_marks = marks(rows, spans, of_compiler)
     if isinstance(step_marks, str):
         return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, step_marks)
     linked = step_marks.linked
     if step_marks.host is not None:
         linked = _by_order(rows, step_marks, _by_launch(rows, step_marks, launch, launches))
         if _ran_ahead(rows, step_marks, linked):
-            other_marks = step_groups(rows) or program_executions(rows)
+            other_marks = step_groups(rows) or program_executions(rows, of_compiler)
             if isinstance(other_marks, str):
                 return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, _RAN_AHEAD)
             step_marks, linked = other_marks, other_marks.linked
@@ -421,11 +422,36 @@ def _called(spans: pd.DataFrame, program: str, start_ps: int) -> int:
 
 def compiler_times(rows: Rows, spans: pd.DataFrame) -> dict[str, iv.Intervals]:
     """When a compiler ran on any host, by clock; only clocks on which one did, and that have rows."""
-    names = spans["name"].cat
-    compiles = [activity_of(str(name)) is Activity.COMPILING for name in names.categories]
-    places = np.flatnonzero(np.append(compiles, False)[names.codes.to_numpy()])
+    places = _compiler_spans(spans)
     clock_of = clock_of_hosts(rows)
     only = next(iter(clock_of.values())) if len(set(clock_of.values())) == 1 else None
     on = np.array([clock_of.get(str(host), only) for host in spans["host"].iloc[places]], object)
     times = iv.intervals(spans["start_ps"].to_numpy()[places], spans["end_ps"].to_numpy()[places])
     return {clock: iv.union(times[on == clock]) for clock in dict.fromkeys(on) if clock is not None}
+
+
+def _compiler_spans(spans: pd.DataFrame) -> NDArray[np.int64]:
+    """The places of the spans in which a compiler ran."""
+    names = spans["name"].cat
+    compiles = [activity_of(str(name)) is Activity.COMPILING for name in names.categories]
+    return np.flatnonzero(np.append(compiles, False)[names.codes.to_numpy()])
+
+
+def _launched_by_compiler(spans: pd.DataFrame, launch: NDArray[np.int64], launches: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which rows were launched by a thread on which a compiler ran then, shape (n,): XLA's autotuner runs the kernels
+    among which it chooses, many times each."""
+    compiler = spans.iloc[_compiler_spans(spans)]
+    is_own = np.zeros(len(launches) + 1, bool)
+    if len(compiler) and len(launches):
+        calls_at = launches["start_ps"].to_numpy()
+        ran_on, compiler_threads = _threads(compiler)
+        called_on, threads = _threads(launches)
+        times = compiler[["start_ps", "end_ps"]].to_numpy(np.int64)
+        for number, thread in enumerate(compiler_threads):
+            if thread in threads:
+                calls = np.flatnonzero(called_on == threads.index(thread))
+                ran = iv.union(times[ran_on == number])
+                before = np.searchsorted(ran[:, 0], calls_at[calls], side="right") - 1
+                is_own[calls] = (before >= 0) & (calls_at[calls] < ran[before, 1])
+    own: NDArray[np.bool_] = is_own[launch]
+    return own

@@ -61,11 +61,11 @@ class Marks:
         return {name: np.flatnonzero(clock == name) for name in dict.fromkeys(self.clock)}
 
 
-def marks(rows: Rows, spans: pd.DataFrame) -> Marks | str:
+def marks(rows: Rows, spans: pd.DataFrame, of_compiler: NDArray[np.bool_]) -> Marks | str:
     """The steps by the most trustworthy evidence that the trace has, or a sentence why it has none."""
     if not any(rows.placed):
         return "The trace holds no work of a device, so it has no steps to measure."
-    return annotations(rows, spans) or step_groups(rows) or program_executions(rows)
+    return annotations(rows, spans) or step_groups(rows) or program_executions(rows, of_compiler)
 
 
 def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
@@ -232,16 +232,17 @@ def step_groups(rows: Rows) -> Marks | None:
     )
 
 
-def program_executions(rows: Rows) -> Marks | str:
+def program_executions(rows: Rows, of_compiler: NDArray[np.bool_]) -> Marks | str:
     """The executions of the program that takes most device time of those that recur, one step each, on every clock.
 
     A program recurs if it ran three times or more on each of its devices; and from its first start to its last end
     at least half of the device time must lie. One step is the executions with the same `run_id`, where all its
-    devices have the same ids, else the k-th on each device. A sentence if no clock has such a program.
+    devices have the same ids, else the k-th on each device. What a compiler ran itself, to measure it (`of_compiler`
+    (n,)), is no execution. A sentence if no clock has such a program.
     """
     run, has_run = rows.numbers("run_id")
     module = rows.codes("hlo_module")
-    is_execution = has_run & (module >= 0) & np.array(rows.placed)[rows.device]
+    is_execution = has_run & (module >= 0) & np.array(rows.placed)[rows.device] & ~of_compiler
     executions = group_rows(rows, [rows.device, module, run], is_execution)
     if len(executions.start) == 0:
         return (
