@@ -207,3 +207,4 @@ def test_two_processes_with_clocks_far_apart_have_the_figures_of_an_independent_
         assert round(iv.total(own.collective) / 1e6, 3) == figures["collective"]
         assert round(iv.total(iv.intersection(own.compute, own.collective)) / 1e6, 3) == figures["compute&collective"]
     assert trace.hosts["residual_ps"].max() < 10_000_000
+    assert any(note.startswith("37 of 120 shared collectives do not agree") for note in trace.notes)

@@ -197,6 +197,26 @@ def test_no_clock_runs_as_fast_as_ends_that_have_nothing_in_common():
     assert shifts(host("a", *ending(*ends)), host("b", *ending(*(end * 1.1 for end in ends)))) == [None, None]
 
 
+def test_shared_collectives_that_scatter_more_than_others_are_not_used_and_their_number_and_distance_told():
+    steady, scattered = (100, 300, 500, 700), (1200, 1400, 1600, 1800)
+    late = [end + 5000 + by for end, by in zip(scattered, (0, -40, 63, 30), strict=True)]
+    a = concat(
+        EVENT_COLUMNS, [host("a", *ending(*steady)), host("a", *ending(*scattered), op="ncclDevKernel_AllGather_RING")]
+    )
+    b = concat(
+        EVENT_COLUMNS,
+        [
+            host("b", *ending(*(end + 5000 for end in steady))),
+            host("b", *ending(*late), op="ncclDevKernel_AllGather_RING"),
+        ],
+    )
+    clocks, notes = alignment(a, b)
+    assert facts(clocks[1]) == ("b", "a", -5000, 0, 4)
+    assert notes[1] == (
+        "3 of 8 shared collectives do not agree with the others on b's clock, by up to 63.00 µs: they were not used."
+    )
+
+
 def test_collectives_that_disagree_are_not_used_where_most_others_agree():
     ends = [1000 * k + 37 * (k % 5) for k in range(1, 13)]
     off = [end + 5000 + (900 if k in (3, 8) else 0) for k, end in enumerate(ends)]
@@ -205,7 +225,7 @@ def test_collectives_that_disagree_are_not_used_where_most_others_agree():
     clocks, notes = alignment(a, b)
     assert facts(clocks[1]) == ("b", "a", -5000, 0, 10)
     assert notes[1] == (
-        "2 of 12 collectives by which b's clock was compared do not agree with the others: they were not used."
+        "2 of 12 shared collectives do not agree with the others on b's clock, by up to 900.0 µs: they were not used."
     )
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from tracekit.readers.merge import clock_fit
 from tracekit.readers.merge.clock_fit import UNCHANGED, Line
-from tracekit.readers.merge.shared_ends import Compared, Host, by_host, compare
+from tracekit.readers.merge.shared_ends import Column, Compared, Host, by_host, compare
 from tracekit.units import ppm, time
 
 _NAMED = 4  # so many hosts are named in a note, others are counted
@@ -31,8 +31,8 @@ class Clock:
     `name`: the host that it was compared with; hosts of one name are aligned, a name of its own is a clock of its own.
     `line`: what was added to its times; null where nothing could be compared. `residual_ps`: by how much ends differ
     after that; null for the host that the others were compared with. `collectives`: how many shared collectives said
-    so, and how many of them were matched by number; `disagreeing`: how many more said something else. `drift_error`:
-    what they leave open of its drift, a ratio, at 99 %.
+    so, and how many of them were matched by number; `disagreeing`: how many of all `shared` ones said something else,
+    by up to `disagreement_ps`. `drift_error`: what they leave open of its drift, a ratio, at 99 %.
     """
 
     host: str
@@ -41,7 +41,9 @@ class Clock:
     residual_ps: int | None = None
     collectives: int = 0
     numbered: int = 0
+    shared: int = 0
     disagreeing: int = 0
+    disagreement_ps: int = 0
     drift_error: float = 0.0
 
     @property
@@ -85,17 +87,25 @@ class _Link:
         if self.timed and line.largest(int(times[0]), int(times[-1])) <= open_ps:
             line = UNCHANGED  # as it stands, whatever the one between them is
         agreeing = fit.agreeing if fit else np.ones(len(times), bool)
-        own = times - self.comparison.ahead
-        rest = (self.comparison.ahead + line.shifts(times) - base.shifts(own))[agreeing]
-        count = int(agreeing.sum())
+
+        def rest(times: Column, ahead: Column) -> Column:
+            """By how much ends differ still, (n,)."""
+            apart: Column = np.abs(ahead + line.shifts(times) - base.shifts(times - ahead))
+            return apart
+
+        of_used, of_unused = rest(times, self.comparison.ahead), rest(*self.comparison.unused)
+        residual, count = int(of_used[agreeing].max()), int(agreeing.sum())
+        disagreeing = np.concatenate([of_used[~agreeing], of_unused[of_unused > residual]])
         return Clock(
             host,
             root,
             line,
-            int(np.abs(rest).max()),
+            residual,
             count,
             count * self.comparison.by_number,
-            len(times) - count,
+            len(of_used) + len(of_unused),
+            len(disagreeing),
+            int(disagreeing.max(initial=0)),
             error if line.drift else 0.0,
         )
 
@@ -229,11 +239,11 @@ def _disagreeing(clocks: Sequence[Clock]) -> list[str]:
     some = [clock for clock in clocks if clock.disagreeing]
     if not some:
         return []
-    clock = max(some, key=lambda clock: clock.disagreeing / (clock.collectives + clock.disagreeing))
+    clock = max(some, key=lambda clock: clock.disagreeing / clock.shared)
     more = f", as some of {len(some) - 1} other hosts" if len(some) > 1 else ""
     return [
-        f"{clock.disagreeing} of {clock.disagreeing + clock.collectives} collectives by which {clock.host}'s clock was "
-        f"compared do not agree with the others{more}: they were not used."
+        f"{clock.disagreeing} of {clock.shared} shared collectives do not agree with the others on {clock.host}'s "
+        f"clock, by up to {time(clock.disagreement_ps)}{more}: they were not used."
     ]
 
 

@@ -5,7 +5,7 @@ began or stopped recording earlier, the shift in k is found under which the ends
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -67,7 +67,7 @@ class Rows:
 
     def taken(self, rows: slice | NDArray[Any]) -> "Rows":
         """Those `rows` alone."""
-        columns = (getattr(self, field.name)[rows] for field in fields(self)[1:])
+        columns = (getattr(self, column.name)[rows] for column in fields(self)[1:])
         return Rows({name: codes[rows] for name, codes in self.codes.items()}, *columns)
 
 
@@ -144,7 +144,8 @@ class Compared:
     than by the first's; `earliest` and `latest`, between which offsets no rank ends it before another starts it.
     `apart`: in which time, in the median, one end follows the other. `resolution`: the coarser step of the two files.
     `by_number`: whether the collectives' own numbers told which are the same; else how many orders were tried (`tries`)
-    to find the one in which they fit best.
+    to find the one in which they fit best. `unused`: `times` and `ahead`, shape (2, m), of those that are shared too,
+    but whose ends scatter more and were left out.
     """
 
     times: Column
@@ -155,6 +156,7 @@ class Compared:
     resolution: int
     by_number: bool = False
     tries: int = 1
+    unused: Column = field(default_factory=lambda: np.zeros((2, 0), np.int64))
 
     @cached_property
     def offset(self) -> int:
@@ -291,7 +293,9 @@ def compare(a: Host, b: Host, timed: bool) -> Compared | None:
     if not enough:
         return _union(sure)
     steadiest = min(enough, key=lambda comparison: (comparison.spread, -len(comparison.ahead)))
-    return _union([each for _, each in comparisons if each is steadiest or _agree(steadiest, each)])
+    used = [each for _, each in comparisons if each is steadiest or _agree(steadiest, each)]
+    unused = [np.stack([each.times, each.ahead]) for each in sure if not any(each is other for other in used)]
+    return replace(_union(used), unused=np.concatenate([np.zeros((2, 0), np.int64), *unused], axis=1))
 
 
 def _by_number(a: Host, b: Host, resolution: int) -> Compared | None:
