@@ -242,6 +242,13 @@ def test_without_labels_a_process_of_nothing_of_the_host_is_a_device_named_by_it
         ("DTU", "DTU", "dtu_op", "dtu:0"),
         ("DTU", 3_000_000, "dtu_op", "dtu:0"),
         (None, 5, "Kernel_npu", "npu:5"),
+        ("tt-metal 0", 9, "tt_op", "tt_metal:0"),
+        ("Habana Gaudi 2, card 0", 9, "hpu_op", "gaudi:0"),
+        ("NPU 3 (Ascend 910B)", 9, "npu_op", "npu:3"),
+        ("MLU370-X8 3", 9, "mlu_op", "mlu370_x8:3"),
+        ("HPU5", 9, "hpu_op", "hpu:5"),
+        ("Device 2: Ascend 910B", 9, "npu_op", "ascend:2"),
+        ("card 1", 9, "acc_op", "card:1"),
     ],
 )
 def test_a_device_is_called_after_the_label_of_its_process_however_that_is_written(
@@ -250,6 +257,55 @@ def test_a_device_is_called_after_the_label_of_its_process_however_that_is_writt
     labels = [label(70, "CPU"), *([label(pid, text)] if text else [])]
     trace = trace_of(tmp_path, *labels, event("cpu_op", "aten::mm", pid=70), event(category, "mm", 5, pid=pid))
     assert rows(trace.events, "device", "name", "kind") == [[device, "mm", "compute"]]
+
+
+def test_on_a_labelled_device_only_what_is_known_to_be_no_work_is_skipped_and_told(tmp_path):
+    categories = ("acc_event", "async_dma", "cpu_kernel", "xyz_sync", "xyz_user_annotation")
+    trace = trace_of(
+        tmp_path,
+        label(70, "CPU"),
+        label(9, "XYZ"),
+        event("cpu_op", "aten::mm", pid=70),
+        event("cpu_kernel", "of the host", pid=70),
+        *(event(category, "mm", 5.5, pid=9, device=2) for category in categories),
+        event("user_annotation", "step", pid=9),
+    )
+    assert rows(trace.events, "device", "name", "kind") == [["xyz:2", "mm", "compute"]] * 3
+    assert trace.notes == (
+        *(
+            f"Took 1 event of category {category} for work of xyz:2, an accelerator that tracekit does not know: names "
+            "and arguments tell what each is."
+            for category in categories[:3]
+        ),
+        *(
+            f"Skipped 1 event of category {category}: waits, counters and annotations are no work."
+            for category in categories[3:]
+        ),
+    )
+
+
+def test_work_of_a_device_on_the_hosts_own_process_is_told_by_its_category_or_its_stream(tmp_path):
+    trace = trace_of(
+        tmp_path,
+        label(70, "CPU"),
+        event("cpu_op", "aten::mm", pid=70),
+        event("npu_kernel", "mm", 5.5, pid=70, device=1, stream=4),
+        event("mlu_memcpy", "copy HtoD", 6, pid=70),
+        event("xyz_engine", "mm", 8, pid=70, stream=3),
+        event("npu_kernel_launch", "launch", 9, pid=70),
+    )
+    assert rows(trace.events, "device", "lane", "kind") == [
+        ["npu:1", "stream 4", "compute"],
+        ["mlu:0", "stream 7", "memcpy"],
+        ["xyz:0", "stream 3", "compute"],
+    ]
+    assert trace.notes[2:] == ("Skipped 1 event of category npu_kernel_launch, the meaning of which is unknown.",)
+
+
+@pytest.mark.parametrize("text", ["CPU", "CPU 0", "CPU (Xeon 4)", "python 4321"])
+def test_a_label_of_the_host_is_no_devices(tmp_path, text):
+    trace = trace_of(tmp_path, label(70, text), event("odd", "x", 5, pid=70), kernel("k"))
+    assert rows(trace.events, "device", "name") == [["gpu:0", "k"]]
 
 
 def test_the_hosts_own_process_is_no_device_whatever_its_events_are_called(tmp_path):

@@ -104,8 +104,7 @@ def read(document: Document, path: Path) -> Trace:
     host, notes = _host(document, path)
     complete = np.asarray(document.ph == "X") & document.timed
     valid = complete & (document.duration_ps >= 0)
-    work, work_notes = kineto_devices.work(document)
-    notes += work_notes
+    work, skipped = kineto_devices.work(document)
     if broken := int((np.asarray(document.ph == "X") & work & ~valid).sum()):
         notes.append(f"{broken} {_UNTIMED} were skipped.")
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
@@ -120,6 +119,7 @@ def read(document: Document, path: Path) -> Trace:
         )
     work_rows = np.flatnonzero(valid & work)
     events, launch = kineto_work.read(document, host, work_rows, annotations, calls, ids)
+    notes += [*kineto_devices.taken(document, work_rows, events["device"].array), *skipped]
     named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
     frames = np.flatnonzero(valid & document.of(*_FRAMES))
     ops, op = _operators(document, launch, named_ops[step[named_ops] < 0], frames)

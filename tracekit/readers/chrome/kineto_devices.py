@@ -6,7 +6,10 @@ label after their devices (`MTIA 9`), where the host's process is labelled `CPU`
 """
 
 import re
+from itertools import pairwise
+from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -15,7 +18,7 @@ from tracekit.columns import by_label, categorical, distinct
 from tracekit.devices import natural, type_of
 from tracekit.readers.chrome.document import Document
 from tracekit.units import quantity
-from tracekit.vocabulary.host_calls import waits_on_device
+from tracekit.vocabulary.host_calls import launches, waits_on_device
 from tracekit.vocabulary.kinds import Kind
 
 Rows = NDArray[np.int64]
@@ -28,21 +31,39 @@ _KINDS = {
     "gpu_memset": Kind.MEMSET,
     "memset": Kind.MEMSET,
 }
-# What the host does, and what only tells of work on a device that stands elsewhere: annotations over it, waits for it,
-# counters, and arrows.
-_OF_HOST = frozenset({"cpu_op", "operator", "user_annotation", "python_function"})
-_NO_WORK = re.compile(
-    r"cpu_\w+|operator|python_\w+|(\w+_)?(user_annotation|runtime|driver|sync|event|notifier|counters?|overhead)"
-    r"|(\w+_)?(profiler_range|scope_profiler|insight|correlation)|trace|ac2g|fwdbwd|forward_backward|async\w*"
+# What the host does, and arrows.
+_OF_HOST = re.compile(
+    r"cpu_(op|instant_event)|operator|python_function|user_annotation|(\w+_)?(runtime|driver)|trace|ac2g|fwdbwd"
+    r"|forward_backward"
 )
-_LABEL = re.compile(r"(?:.* )?(?P<type>[a-z][a-z0-9]*?)(?:[ :#_-]*(?P<number>\d+))?", re.IGNORECASE)
+_HOST_PROCESS = frozenset({"cpu_op", "operator", "python_function"})
+# What only tells of work on a device that stands elsewhere: annotations over it, waits for it, counters.
+_TELLS = re.compile(
+    r"(\w+_)?(user_annotation|sync|counters?|overhead|profiler_range|scope_profiler|insight|correlation)"
+    r"|(cuda|gpu|hip|rocm|xpu)_event"
+)
+# What is work on a process of a device, and none elsewhere.
+_MAY_TELL = re.compile(r"cpu_\w+|python_\w+|(\w+_)?(event|notifier)|async\w*")
+_IN_BRACKETS = re.compile(r"\(.*?\)|\[.*?\]")
+_WORD = re.compile(
+    r"(?<![a-z0-9])(?:(?P<word>[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*)|(?P<number>\d+)(?![a-z0-9]))", re.IGNORECASE
+)
+_PLACE = re.compile(r"cards?|devices?|dev|cores?|chip|die|tile|slot|unit|id|index|idx|no|nr|number", re.IGNORECASE)
+_UNIT = re.compile(r"[a-z]{1,2}u", re.IGNORECASE)  # NPU, HPU, MLU, GCU
 _OF_HOST_LABELS = frozenset({"cpu", "host", "python"})
 # Parts of categories that say what is done, not where.
-_GENERAL = frozenset({*_KINDS, "op", "ops", "event", "events", "task", "tasks"})
+_KERNELS = ("kernel", "kernels")
+_GENERAL = frozenset({*_KINDS, *_KERNELS, "op", "ops", "event", "events", "task", "tasks"})
 _MOST_NUMBER = 1 << 16  # of a device; larger ones are ids of processes
 # GPUs by another name.
 _GPU = "gpu"
 _GPUS = (_GPU, "xpu", "cuda", "hip", "rocm")
+
+
+class _Queued(msgspec.Struct):
+    """The args of an event that a queue of a device ran."""
+
+    stream: Any = None
 
 
 def kind_of(category: str) -> Kind | None:
@@ -53,35 +74,69 @@ def kind_of(category: str) -> Kind | None:
 
 
 def work(document: Document) -> tuple[Mask, list[str]]:
-    """Which events are work of a device, shape (n,), and notes.
+    """Which events are work of a device, shape (n,), and notes on those that are none.
 
-    Of categories that Kineto does not know these are the events on a process of a device, but no waits.
+    Of categories that Kineto does not know these are the events on a process of a device, but no waits; and on the
+    host's own process those that a queue of a device ran, by their category or their stream.
     """
     known = by_label(document.cat, lambda category: kind_of(category) is not None).astype(bool)
-    other = by_label(document.cat, _is_other).astype(bool) & np.asarray(document.ph == "X") & document.timed
+    other = ~known & np.asarray(document.ph == "X") & document.timed & ~_matches(document, _OF_HOST)
     if not other.any():
         return known, []
     processes = device_processes(document)
     on_device = by_label(document.pid, processes.__contains__).astype(bool)
+    on_gpu = by_label(document.pid, lambda pid: type_of(processes.get(pid, "")) == _GPU).astype(bool)
+    tells = _matches(document, _TELLS)
+    other &= ~(tells & (on_gpu | ~on_device)) & ~(_matches(document, _MAY_TELL) & ~on_device)
+    of_device = on_device | by_label(document.cat, _says_kernel).astype(bool)
+    rest = np.flatnonzero(other & ~of_device)
+    of_device[rest] = [args.stream is not None for args in document.args(rest, _Queued)]
     waits = by_label(document.name, waits_on_device).astype(bool)
     notes = []
-    for category in sorted(set(document.cat[other])):
-        own = other & np.asarray(document.cat == category)
-        if count := int((own & on_device & ~waits).sum()):
-            where = ", ".join(sorted({processes[pid] for pid in document.pid[own & on_device]}, key=natural))
-            notes.append(
-                f"Took {quantity(count, 'event')} of category {category} for work of {where}, an accelerator that "
-                "tracekit does not know: names and arguments tell what each is."
-            )
-        if count := int((own & on_device & waits).sum()):
-            notes.append(f"Skipped {quantity(count, 'event')} of category {category}: waiting for events is no work.")
-        if count := int((own & ~on_device).sum()):
-            notes.append(f"Skipped {quantity(count, 'event')} of category {category}, the meaning of which is unknown.")
-    return known | (other & on_device & ~waits), notes
+    for reason, skipped in (
+        (": waiting for events is no work.", of_device & waits & ~tells),
+        (": waits, counters and annotations are no work.", of_device & tells),
+        (", the meaning of which is unknown.", ~of_device),
+    ):
+        counts = pd.Series(document.cat[other & skipped]).value_counts().sort_index()
+        notes += [
+            f"Skipped {quantity(count, 'event')} of category {category}{reason}"
+            for category, count in counts.items()
+            if count
+        ]
+    return known | (other & of_device & ~tells & ~waits), notes
 
 
-def _is_other(category: str) -> bool:
-    return kind_of(category) is None and not _NO_WORK.fullmatch(category.lower())
+def _matches(document: Document, category: re.Pattern[str]) -> Mask:
+    """Which events are of such a category, in any writing; (n,)."""
+    matches: Mask = by_label(document.cat, lambda text: category.fullmatch(text.lower()) is not None).astype(bool)
+    return matches
+
+
+def taken(document: Document, rows: Rows, devices: pd.Categorical) -> list[str]:
+    """The notes on the events `rows`, work of `devices`, whose categories Kineto does not know."""
+    category = document.cat[rows]
+    notes = []
+    for name in sorted(each for each in set(category) if kind_of(each) is None):
+        own = np.asarray(category == name)
+        where = ", ".join(sorted(set(devices[own]), key=natural))
+        notes.append(
+            f"Took {quantity(int(own.sum()), 'event')} of category {name} for work of {where}, an accelerator that "
+            "tracekit does not know: names and arguments tell what each is."
+        )
+    return notes
+
+
+def _says_kernel(category: str) -> bool:
+    """Whether a category says that its events are kernels of a device, whatever their process: `npu_kernel`."""
+    first, _, rest = category.lower().partition("_")
+    is_kernel = not {first, rest.rpartition("_")[2]}.isdisjoint(_KERNELS) and not launches(category)
+    return is_kernel and _type_in(category) not in (None, *_OF_HOST_LABELS)
+
+
+def _type_in(category: str) -> str | None:
+    """The type of device that a category names, `npu` of `Kernel_npu`; None if it names none."""
+    return next((part for part in category.lower().split("_") if part and part not in _GENERAL), None)
 
 
 def device_processes(document: Document) -> dict[str, str]:
@@ -99,19 +154,36 @@ def device_processes(document: Document) -> dict[str, str]:
     pairs = [
         (pid, str(category).lower()) for pid, category in zip(document.pid[first], document.cat[first], strict=True)
     ]
-    hosts = {pid for pid, category in pairs if category in _OF_HOST}
-    labelled = set(labels) - hosts
+    hosts = {pid for pid, category in pairs if category in _HOST_PROCESS}
+    names = {pid: name for pid, label in labels.items() if pid not in hosts and (name := _labelled(label, pid))}
+    hosts |= {pid for pid, category in pairs if category == "user_annotation"} | labels.keys()
     for pid, category in pairs:
-        if pid not in hosts and not _NO_WORK.fullmatch(category):
-            own = (part for part in category.split("_") if part and part not in _GENERAL)
-            labels.setdefault(pid, f"{_GPU if category in _KINDS else next(own, category)} {pid}")
-    matches = {pid: match for pid, label in labels.items() if (match := _LABEL.fullmatch(label))}
-    names = {
-        pid: (match["type"].lower(), _number(match["number"] or str(pid)))
-        for pid, match in matches.items()
-        if match["number"] or (pid in labelled and match["type"].lower() not in _OF_HOST_LABELS)
-    }
-    return {pid: f"{_GPU if name in _GPUS else name}:{number}" for pid, (name, number) in names.items()}
+        if pid not in hosts and not any(pattern.fullmatch(category) for pattern in (_OF_HOST, _TELLS, _MAY_TELL)):
+            names.setdefault(pid, _name(_GPU if category in _KINDS else _type_in(category) or category, str(pid)))
+    return names
+
+
+def _labelled(label: str, pid: str) -> str | None:
+    """The device that a label names, `gaudi:0` of `Habana Gaudi 2, card 0`; None if it is the host's or names none."""
+    tokens = [(match["word"], match["number"]) for match in _WORD.finditer(_IN_BRACKETS.sub(" ", label))]
+    types = [word for word, _ in tokens if word and not _PLACE.fullmatch(word)]
+    numbered = [(word, number) for (word, _), (_, number) in pairwise(tokens) if word and number]
+    units = [pair for pair in numbered if _UNIT.fullmatch(pair[0])]
+    places = [(types[-1] if types else word, number) for word, number in numbered if _PLACE.fullmatch(word)]
+    if candidates := units or places or numbered:
+        word, number = candidates[-1]
+    elif types:
+        attached = re.fullmatch(r"([a-z]+)(\d+)", types[-1], re.IGNORECASE)
+        word, number = attached.groups() if attached else (types[-1], str(pid))
+    else:
+        return None
+    return None if word.lower() in _OF_HOST_LABELS else _name(word, number)
+
+
+def _name(device_type: str, number: str) -> str:
+    """A device's name of its type in any writing, `tt_metal:0`, and of the number at the end of a text."""
+    word = re.sub(r"\W+", "_", device_type.lower())
+    return f"{_GPU if word in _GPUS else word}:{_number(number)}"
 
 
 def _number(text: str) -> int:
@@ -126,15 +198,19 @@ def other_processes(document: Document) -> dict[str, str]:
 
 
 def of_processes(document: Document, rows: Rows, gpus: pd.Categorical, given: NDArray[np.bool_]) -> pd.Categorical:
-    """The devices of the events `rows`, which are `gpus` but on processes of other devices: there the process tells
-    the type, and the number too where it is not `given` with the event."""
-    others = other_processes(document)
-    if not others:
-        return gpus
-    processes = document.pid[rows]
-    which, first = distinct(gpus.codes, processes.codes, given)
+    """The devices of the events `rows`, which are `gpus` but where their process is another device, or their category
+    names one: that tells the type, and the number too where it is not `given` with the event."""
+    processes, categories = document.pid[rows], document.cat[rows]
+    devices = device_processes(document)
+    which, first = distinct(gpus.codes, processes.codes, categories.codes, given)
     names = []
     for row in first.tolist():
-        other, number = others.get(processes[row]), gpus[row].rpartition(":")[2]
-        names.append(gpus[row] if other is None else f"{type_of(other)}:{number}" if given[row] else other)
+        own, number = devices.get(processes[row]), gpus[row].rpartition(":")[2]
+        category = str(categories[row]).lower()
+        if own is None and category not in _KINDS:
+            own = _name(_type_in(category) or category, "")
+        if own is None or type_of(own) == _GPU:
+            names.append(gpus[row])
+        else:
+            names.append(f"{type_of(own)}:{number}" if given[row] else own)
     return categorical(names, which)
