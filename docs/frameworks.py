@@ -6,8 +6,9 @@ Each argument is a framework's name and its trace: a capture of a workload and o
 names. The page has a table for each phase that at least two of them have, with the words of `Report.measure`, and the
 phases of each drawn on one scale of time. A measure that a trace cannot tell is a dash, with the reason below; of a
 framework without a trace, as where MXNet is not installed, the page says why it is not there. The page
-says nothing of which is better: frameworks compute by other programs, and profilers record more or less of it; whether
-a difference is one between programs, `tracekit compare` tells, from several captures of each.
+says nothing of which is better: frameworks compute by other programs, whose operations differ in number and size (the
+last row of a table), and profilers record more or less of it; whether a difference is one between programs, `tracekit
+compare` tells, from several captures of each.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from typing import NamedTuple
 import tracekit
 from tracekit import NotMeasurable, Report, TracekitError
 from tracekit.report.section import Unit
+from tracekit.units import count, short, time
 
 # Name and subject of each measure, and what it is on the page.
 MEASURES: tuple[tuple[str, str | None, str], ...] = (
@@ -33,6 +35,10 @@ MEASURES: tuple[tuple[str, str | None, str], ...] = (
     ("exposed-collective", None, "exposed collectives, of the time"),
     ("exposed-copy", None, "exposed copies, of the time"),
     ("idle", None, "idle, of the time, on the worst device"),
+)
+SIZES = (
+    "Times of one framework compare with each other. Across frameworks they do only where the operations are alike: "
+    "the last row of each table names the one with most time, how often it ran in a round, and its mean time."
 )
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
@@ -57,6 +63,19 @@ def cell(report: Report, name: str, of: str | None, phase: str) -> Cell:
         return Cell("-", str(error))
 
 
+def largest(report: Report, phase: str) -> str:
+    """The operation that took most time in a phase, how often it ran in a round on all devices, and its mean time."""
+    operations = report.operations
+    own = operations[(operations["scope"] == "phase") & (operations["part"] == phase)]
+    if own.empty:
+        return "-"
+    sums = own.groupby("name")[["n", "time_ps"]].sum()
+    name = sums["time_ps"].idxmax()
+    n, time_ps = (int(value) for value in sums.loc[name])
+    rounds = int(report.phases.table.set_index("name")["n"][phase])
+    return f"{short(str(name), 40)}, {count(round(n / rounds))} of {time(time_ps // n)}"
+
+
 def shared_phases(reports: Mapping[str, Report]) -> list[str]:
     """The phases that at least two of the reports have, in the order of the first that has each."""
     names = [name for report in reports.values() for name in report.phases.windows]
@@ -77,6 +96,8 @@ def table(reports: Mapping[str, Report], phase: str) -> str:
         ]
         values = "".join(f"<td>{html.escape(each.text)}{mark}</td>" for each, mark in zip(cells, marks, strict=True))
         rows.append(f"<tr><th>{html.escape(words)}</th>{values}</tr>")
+    values = "".join(f"<td>{html.escape(largest(report, phase))}</td>" for report in having.values())
+    rows.append(f"<tr><th>operation with most time, on all devices</th>{values}</tr>")
     heads = "".join(f"<th>{html.escape(name)}</th>" for name in having)
     notes = "".join(f"<li>{html.escape(reason)}</li>" for reason in reasons)
     verdicts = "".join(
@@ -108,6 +129,7 @@ def page(reports: Mapping[str, Report], paths: Mapping[str, str], lacking: Mappi
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>The same by {names}</title>'
         f"<style>{STYLE}</style><h1>The same experiment by {names}</h1>"
         + "".join(f"<p>Without {html.escape(name)}: {html.escape(reason)}</p>" for name, reason in lacking.items())
+        + f"<p>{SIZES}</p>"
         + "".join(table(reports, phase) for phase in phases)
         + "".join(picture(name, paths[name]) for name in reports)
         + "</html>\n"

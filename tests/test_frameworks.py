@@ -43,10 +43,24 @@ def test_a_phase_of_two_frameworks_is_a_table_with_a_reason_for_what_cannot_be_t
         ["collectives hidden behind compute", "100 %", "-2"],
         ["exposed collectives, of the time", "0 %", "-2"],
         ["idle, of the time, on the worst device", "50.0 %", "0 %"],
+        ["operation with most time, on all devices", "op, 3 of 6 ps", "op, 1 of 20 ps"],
     ]
     (notes,) = re.findall("<ol>(.*?)</ol>", table)
     assert len(re.findall("<li>", notes)) == 2
     assert "<li>No collectives ran in the phase both, or the trace does not record them.</li>" in notes
+
+
+def test_how_often_and_how_long_the_largest_operation_ran_says_that_the_work_differs():
+    rounds = [
+        ("gpu:0", "compute", 0, 4, "dot"),
+        ("gpu:1", "compute", 0, 2, "dot"),
+        ("gpu:0", "compute", 5, 6, "add"),
+        ("gpu:0", "compute", 10, 16, "dot"),
+        ("gpu:1", "compute", 10, 14, "dot"),
+    ]
+    several = report(*rounds, marks=[("both", 0, 10), ("both", 10, 20), ("none", 30, 40)])
+    assert frameworks.largest(several, "both") == "dot, 2 of 4 ps"
+    assert frameworks.largest(several, "none") == "-"
 
 
 def test_a_framework_without_a_trace_is_said_to_be_missing(tmp_path, capsys, monkeypatch):
@@ -62,6 +76,7 @@ def test_a_framework_without_a_trace_is_said_to_be_missing(tmp_path, capsys, mon
     assert capsys.readouterr().err == "frameworks.py: without MXNet: c does not exist.\n"
     text = out.read_text("utf-8")
     assert "<p>Without MXNet: c does not exist.</p>" in text
+    assert f"<p>{frameworks.SIZES}</p>" in text
     assert text.endswith("[A of a][B of b]</html>\n")
     assert frameworks.main(["A=a", "MXNet=c", "--out", str(tmp_path / "none.html")]) == 1
     assert not (tmp_path / "none.html").exists()

@@ -5,7 +5,8 @@
 Must overlap: phase "both", where MXNet's engine has a worker for each context. Must not: the two solo phases, which
 wait for their results. Two CPU contexts are names for the same cores, so that there are two experiments:
 
-* by default each product takes one core, and two cores can do twice the work.
+* by default each product takes one core, and two cores can do twice the work. It is the work of the twin in larger
+  products, for what MXNet takes to queue one: 625 of 256x256 are as many multiplications as 5000 of 128x128.
 * with `--wide` each takes every core, in phases called "both wide": nothing can be gained. The products are those of
   `FullyConnected` (oneDNN): two workers that call `dot` with several threads each, which is OpenBLAS's, wait for ever.
 
@@ -29,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Products on two devices, apart and at once.")
     parser.add_argument("--wide", action="store_true", help="on CPU: products that take every core")
     parser.add_argument("--size", type=int, help="rows of the matrix [4000; on CPU 256, wide 1000]")
-    parser.add_argument("--products", type=int, help="products per device [50; on CPU 200, wide 20]")
+    parser.add_argument("--products", type=int, help="products per device [50; on CPU 625, wide 20]")
     options = parser.parse_args()
     set_threads((os.cpu_count() or 1) if options.wide else 1)
     import mxnet as mx
@@ -37,7 +38,7 @@ def main() -> None:
     devices = contexts()
     on_cpu = devices[0].device_type == "cpu"
     size = options.size or ((1000 if options.wide else 256) if on_cpu else 4000)
-    products = options.products or ((20 if options.wide else 200) if on_cpu else 50)
+    products = options.products or ((20 if options.wide else 625) if on_cpu else 50)
     xs = [mx.nd.full((size, size), 1 / size, ctx=device) for device in devices]
 
     def product(x: Any) -> Any:
