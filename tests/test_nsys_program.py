@@ -1,6 +1,7 @@
 """Reports that nsys exports on this machine: a stand-in for it, which knows the options of 2022.4."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,25 @@ def test_without_nsys_the_sentence_says_how_to_export(tmp_path, monkeypatch):
 def test_an_option_is_known_by_its_whole_name(nsys):
     found = nsys_program.known(str(nsys.home / "nsys"), "profile", ["--trace=cuda", "--cuda=x", "--sample=none"])
     assert found == ["--trace=cuda", "--sample=none"]
+
+
+@pytest.mark.timeout(60)
+def test_a_program_that_does_not_end_is_ended_with_what_it_started_and_one_sentence(nsys, tmp_path, monkeypatch):
+    """As a wrapper of nsys is, whose program holds on to the pipe."""
+    program = nsys.home / "nsys"
+    program.rename(nsys.home / "own")
+    program.write_text(
+        f'#!/bin/sh\n[ "$1 $2" = "export --help" ] || [ "$1" = "--version" ] && exec {nsys.home}/own "$@"\n'
+        f"sleep 600 & echo $! > {nsys.home}/pid; wait\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(nsys_program, "_EXPORT_S", 0.5)
+    path = report(tmp_path / "run.nsys-rep")
+    with pytest.raises(TraceError) as raised:
+        tracekit.read(path)
+    assert f"{program} did not end within 0.5 s. Copy the report again" in str(raised.value)
+    child = Path(f"/proc/{(nsys.home / 'pid').read_text().strip()}/cmdline")  # empty of one that has ended
+    deadline = time.monotonic() + 20
+    while child.exists() and child.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not child.exists() or not child.read_text()

@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -24,6 +25,8 @@ RAW = ".qdstrm"
 _IMPORTERS = ("../host-linux-x64", "../../../nsight-systems/host-linux-x64")
 _END_BYTES = 1 << 16  # at each end of a report, by which its export is known again
 _STALE_S = 86_400.0
+# What only answers does so at once; an export of a report of many GB takes minutes.
+_ANSWER_S, _EXPORT_S = 60, 3600
 _PROGRESS = re.compile(r"\[\d+/\d+\] \[|\[=*\d+%|^Processing \[")
 _NEWER = re.compile(r"Version number is invalid: (\d{4})@(\d+)@(\d+)")
 
@@ -65,14 +68,14 @@ def imported(nsys: str, raw: Path, report: Path) -> str:
     program_path = importer(nsys)
     if program_path is None:
         return "its importer is not installed"
-    code, said = _output([str(program_path), f"--input-file={raw}", f"--output-file={report}"])
+    code, said = _output([str(program_path), f"--input-file={raw}", f"--output-file={report}"], _EXPORT_S)
     return "" if code == 0 and report.is_file() else _reason(said, code)
 
 
 def export(nsys: str, report: Path, target: Path) -> str:
     """Export a report to the SQLite file `target`; "", or why nsys did not."""
     options = known(nsys, "export", ["--force-overwrite=true", "--quiet=true", "--include-blobs=true"])
-    code, said = _output([nsys, "export", "--type=sqlite", f"--output={target}", *options, str(report)])
+    code, said = _output([nsys, "export", "--type=sqlite", f"--output={target}", *options, str(report)], _EXPORT_S)
     if code == 0 and target.is_file() and target.stat().st_size:
         return ""
     if newer := _NEWER.search(said):
@@ -148,16 +151,25 @@ def _help(nsys: str, command: str) -> str:
     return _output([nsys, command, "--help"])[1]
 
 
-def _output(command: Sequence[str]) -> tuple[int, str]:
-    """The exit code of a program, and all that it says."""
+def _output(command: Sequence[str], most_s: float = _ANSWER_S) -> tuple[int, str]:
+    """The exit code of a program, and all that it says; it is ended, with what it started, after `most_s`."""
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace",
+            errors="replace", start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         return 127, f"{command[0]} cannot be run: {error.strerror}"
-    return done.returncode, done.stdout
+    with process:
+        try:
+            text, _ = process.communicate(timeout=most_s)
+        except subprocess.TimeoutExpired:
+            return 124, f"{command[0]} did not end within {most_s:g} s"
+        finally:
+            # Also where this process is interrupted: a terminal's signals do not reach a session of its own.
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, text
 
 
 def said(text: str) -> list[str]:

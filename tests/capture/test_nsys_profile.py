@@ -151,7 +151,8 @@ def test_a_raw_stream_that_nothing_imports_is_kept_and_said(nsys, tmp_path):
 def test_what_cannot_be_captured_is_one_sentence_and_leaves_nothing(nsys, tmp_path):
     write(tmp_path, "")
     for words, sentence in (
-        (["--steps", "3", "s.py"], "--steps is for jax's profiler; leave it out with --profiler."),
+        (["--steps", "3", "s.py"], "--steps is for the profilers of JAX and PyTorch; leave it out with --profiler."),
+        (["--devices", "3", "s.py"], "--devices is for jax's profiler; leave it out with --profiler."),
         (["--python", "python3", "s.py"], "--python and --profiler cannot be combined"),
         (["-m", "no_such_module"], "there is no module no_such_module to run"),
     ):

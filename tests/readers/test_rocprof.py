@@ -76,6 +76,20 @@ def trace_of(tmp_path, *processes, name="10_results.json"):
     return read(path)
 
 
+def test_the_order_of_keys_counts_nowhere(tmp_path):
+    def backwards(value):
+        if isinstance(value, dict):
+            return {key: backwards(value[key]) for key in reversed(value)}
+        return [backwards(each) for each in value] if isinstance(value, list) else value
+
+    own = process(kernel_dispatch=[kernel(1000, 2000)], memory_copy=[copy(1500, 2500, "HOST_TO_DEVICE", CPU, GPU_0)])
+    expected = trace_of(tmp_path, own).events
+    path = tmp_path / "10_results.json"
+    path.write_text(json.dumps({"about": {"version": 1}, "rocprofiler-sdk-tool": [backwards(own)]}))
+    assert read(path).events.equals(expected)
+    assert len(expected) == 2
+
+
 def test_kernels_and_copies_are_rows_of_the_gpus_of_the_machine(tmp_path):
     trace = trace_of(
         tmp_path,

@@ -30,6 +30,7 @@ from tracekit.errors import CaptureError, TracekitError
 from tracekit.files import refuse_unwritable
 
 _REPEATED = "TRACEKIT_REPEATED"  # set for each of several captures
+_OF_JAX = ("--devices", "--host-level")
 _LAST_WAIT_S = 2.0  # for work that an interrupted script left behind
 
 
@@ -191,12 +192,14 @@ def _recorder(
     python: str | os.PathLike[str] | None, profiler: str | None, refused: Sequence[str]
 ) -> Callable[[Path, str, dict[str, Any], str, Sequence[str], bool], tuple[int, str]]:
     """What records a script in a process of its own, by another interpreter or another profiler; `refused` are the
-    options given that only jax's profiler has."""
+    options given that the profilers of this Python alone have."""
     name = "--python" if python is not None else "--profiler"
     if python is not None and profiler is not None:
         raise CaptureError("--python and --profiler cannot be combined: --python is for MXNet's own profiler.")
     if unused := [option for option in refused if not option.startswith("--host-level=2")]:
-        raise CaptureError(f"{unused[0].partition('=')[0]} is for jax's profiler; leave it out with {name}.")
+        option = unused[0].partition("=")[0]
+        whose = "jax's profiler" if option in _OF_JAX else "the profilers of JAX and PyTorch"
+        raise CaptureError(f"{option} is for {whose}; leave it out with {name}.")
     from tracekit.capture import nsys_profile, other_python
 
     if python is not None:

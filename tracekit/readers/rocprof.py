@@ -44,7 +44,7 @@ from tracekit.vocabulary.kinds import Classification, Kind, classify
 Integers = NDArray[np.int64]
 
 SUFFIXES = (".json", ".json.gz")
-_KEY = re.compile(rb'^\{\s*"rocprofiler-sdk-tool"\s*:')
+_KEY = re.compile(rb'[{,]\s*"rocprofiler-sdk-tool"\s*:')
 _PS_PER_NS = 1000
 _LONGEST_NS = 2**63 // _PS_PER_NS - 1
 _GPU = 2  # rocprofiler_agent_type_t
@@ -184,7 +184,7 @@ class _Document(msgspec.Struct):
 
 def is_trace(content: Content, sure: bool) -> bool:
     """Whether a file is JSON of rocprofv3."""
-    return content.is_json and _KEY.match(content.text) is not None
+    return content.is_json and _KEY.search(content.text) is not None
 
 
 def read(path: Path) -> Trace:
