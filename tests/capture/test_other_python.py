@@ -158,10 +158,49 @@ def test_a_request_to_end_is_the_scripts_and_its_trace_is_written(folder):
     assert (process.returncode, len(tracekit.read(folder / "t").events)) == (128 + signal.SIGINT, 1)
 
 
+def test_processes_of_the_script_are_said_to_be_missing_and_those_of_libraries_are_not(folder):
+    code, _, err = capture(
+        folder,
+        """
+        import multiprocessing, os, subprocess, sys
+        from concurrent.futures import ProcessPoolExecutor
+        import mxnet
+
+        def work(number=0):
+            return number
+
+        if __name__ == "__main__":
+            mxnet.nd.dot()
+            for method in ("fork", "spawn"):
+                process = multiprocessing.get_context(method).Process(target=work)
+                process.start()
+                process.join()
+            if (pid := os.fork()) == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+            subprocess.run([sys.executable, "-c", "pass"], check=True)
+            subprocess.run(["true"], check=True)
+            with ProcessPoolExecutor(1) as pool:
+                assert [*pool.map(work, [3])] == [3]
+        """,
+    )
+    assert (code, err.splitlines()[0]) == (
+        0,
+        "tracekit: 4 processes that the script started are not in the trace: MXNet's profiler records its own process. "
+        "Capture what each runs by itself.",
+    )
+    assert len(tracekit.read(folder / "t").events) == 1
+
+
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
         ("", "nothing was captured: s.py did not import mxnet."),
+        (
+            "import os\nif os.fork() == 0:\n    os._exit(0)",
+            "nothing was captured: s.py did not import mxnet. 1 process that the script started is not in the trace: "
+            "MXNet's profiler records its own process. Capture what each runs by itself.",
+        ),
         ("exit(3)", "nothing was captured: s.py did not import mxnet before it ended with exit code 3."),
         (
             "import mxnet, os\nos.kill(os.getpid(), 9)",

@@ -19,14 +19,19 @@ WORKLOADS = sorted((ROOT / "workloads" / "mxnet").glob("*.py"))
 PYTHON = os.environ.get("TRACEKIT_MXNET")
 
 
-def capture(tmp_path: Path, name: str, *options: str) -> tracekit.Trace:
-    """The trace of a workload with these options."""
+def run(tmp_path: Path, name: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    """A capture of a workload with these options, which has ended."""
     if not PYTHON:
         pytest.skip("TRACEKIT_MXNET names no Python that has MXNet")
     script = str(ROOT / "workloads" / "mxnet" / name)
     command = [sys.executable, "-m", "tracekit", "capture", "--python", PYTHON, "--out", "t", script, *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def capture(tmp_path: Path, name: str, *options: str) -> tracekit.Trace:
+    """The trace of a workload with these options."""
+    done = run(tmp_path, name, *options)
     assert done.returncode == 0, done.stderr
     return tracekit.read(tmp_path / "t")
 
@@ -74,6 +79,27 @@ def test_copies_run_behind_compute_where_nothing_waits_for_them(tmp_path):
     copies, compute = (busy_us(trace, "pipelined", kind=kind) for kind in ("memcpy", "compute"))
     assert copies & compute
     assert not busy_us(trace, "copy", kind="memcpy") & busy_us(trace, "copy", kind="compute")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mxnet_concurrent.py", "--size", "2000000"),
+        ("mxnet_copy_overlap.py", "--size", "2000000"),
+        ("mxnet_training.py", "--batch", "200000000", "--steps", "1"),
+    ],
+)
+def test_arrays_larger_than_mxnet_can_count_are_one_sentence(tmp_path, words):
+    done = run(tmp_path, *words)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("Wrote", "Next"))]
+    assert lines == ["MXNet's arrays hold fewer than 2^31 elements: take a smaller --size or --batch."]
+
+
+def test_a_size_below_one_is_refused(tmp_path):
+    done = run(tmp_path, "mxnet_concurrent.py", "--size", "-5")
+    assert "argument --size: -5 is less than 1" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_data_parallel_training_computes_on_both_contexts_in_steps(tmp_path):

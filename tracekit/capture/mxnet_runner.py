@@ -11,10 +11,12 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import multiprocessing.process
 import os
 import platform
 import runpy
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -30,6 +32,8 @@ _ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIG
 _OWN_CALLS = (
     "set_config", "profiler_set_config", "set_state", "profiler_set_state", "dump", "dump_profile", "pause", "resume",
 )  # fmt: skip
+# Libraries whose processes serve the script: those that load data, pools, managers.
+_SERVING = ("mxnet.", "multiprocessing.", "concurrent.", "joblib.", "asyncio.")
 _RESERVED = frozenset("#,;=")
 _UNITS = ((10**12, "s"), (10**9, "ms"), (10**6, "µs"))
 
@@ -131,6 +135,39 @@ class Profile:
                 "the script uses mxnet.profiler itself; one profile can run at a time, so its calls do nothing and "
                 "this capture goes on. For the script's own profile run it with plain python."
             )
+
+
+def _count_children(status: dict[str, Any]) -> None:
+    """Let `status` count the processes that run Python for the script: those of multiprocessing, forks, and programs
+    that are a Python."""
+    base: Any = multiprocessing.process.BaseProcess
+    popen: Any = subprocess.Popen
+    start, begin, fork = base.start, popen.__init__, os.fork
+    status["children"] = 0
+    starting = threading.local()
+
+    def started(process: Any) -> None:
+        target = getattr(process, "_target", None)
+        starting.is_counted = True  # a fork by multiprocessing is this process
+        try:
+            start(process)
+        finally:
+            starting.is_counted = False
+        if target is None or not f"{getattr(target, '__module__', '')}.".startswith(_SERVING):
+            status["children"] += 1
+
+    def begun(process: Any, args: Any, *more: Any, **named: Any) -> None:
+        begin(process, args, *more, **named)
+        program = args if isinstance(args, (str, bytes, os.PathLike)) else next(iter(args), "")
+        words = os.fsdecode(program).split()
+        status["children"] += bool(words) and os.path.basename(words[0]).startswith("python")
+
+    def forked() -> int:
+        pid = fork()
+        status["children"] += pid > 0 and not getattr(starting, "is_counted", False)
+        return pid
+
+    base.start, popen.__init__, os.fork = started, begun, forked
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
@@ -256,6 +293,7 @@ def main(draft: str, kind: str, script: str, *args: str) -> int:
         profile.end()
 
     profile.status["found"] = True
+    _count_children(profile.status)
     exit_code = _exit_code(lambda: _execute(kind, script, list(args)))
     exit_code = _exit_code(finish) or exit_code
     profile.save(exit_code)

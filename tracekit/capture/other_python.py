@@ -15,7 +15,9 @@ from typing import Any
 from tracekit.capture import mxnet_runner, processes
 from tracekit.capture.machine import MachineLoad
 from tracekit.capture.new_run import publish
+from tracekit.capture.session import say
 from tracekit.errors import CaptureError
+from tracekit.units import quantity
 from tracekit.version import __version__
 
 _INSTALL = "pip install mxnet==1.9.1 'numpy<1.24'"
@@ -58,9 +60,11 @@ def record(
             )
         if status is not None and not status["found"]:
             raise CaptureError(f"mxnet is not installed in {python}: `{python} -m {_INSTALL}` installs it.")
-        problem = _problem(script, exit_code, status, draft)
+        problem, omitted = _problem(script, exit_code, status, draft), _omitted(status or {})
         if status is None or problem:
-            return exit_code, problem
+            return exit_code, " ".join(filter(None, (problem, omitted)))
+        if omitted:
+            say(omitted)
         facts = {
             **about,
             "exit_code": exit_code,
@@ -83,6 +87,17 @@ def _status(draft: Path) -> dict[str, Any] | None:
         status: dict[str, Any] = json.loads((draft / mxnet_runner.STATUS).read_text("utf-8"))
         return status
     return None
+
+
+def _omitted(status: Mapping[str, Any]) -> str:
+    """What of the script's processes is not in the trace, as a sentence; empty where there is only one."""
+    count = int(status.get("children", 0))
+    if not count:
+        return ""
+    return (
+        f"{quantity(count, 'process', 'processes')} that the script started {'is' if count == 1 else 'are'} not in the "
+        "trace: MXNet's profiler records its own process. Capture what each runs by itself."
+    )
 
 
 def _problem(script: str, exit_code: int, status: Mapping[str, Any] | None, draft: Path) -> str:

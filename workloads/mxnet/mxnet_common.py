@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -25,7 +26,17 @@ except ImportError:  # run by itself, by a Python that has MXNet alone
         yield
 
 
-__all__ = ["contexts", "phase", "run", "set_threads", "unrecorded"]
+__all__ = ["contexts", "phase", "positive", "run", "set_threads", "unrecorded"]
+# What MXNet and NumPy say where memory is too small, and MXNet of arrays that it cannot count.
+_FULL = ("out of memory", "Failed to allocate", "bad_alloc", "Unable to allocate")
+_UNCOUNTED = "larger than 2^31 elements"
+
+
+def positive(text: str) -> int:
+    """The number that an option gives, 1 or more."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
 
 
 def set_threads(count: int) -> None:
@@ -45,10 +56,13 @@ def contexts() -> list[Any]:
 
 
 def run(main: Any) -> None:
-    """Run `main`; MXNet's error of a device that is full ends it with one sentence."""
+    """Run `main`; MXNet's error of a device that is full, or of an array that is too large, ends it with one
+    sentence."""
     try:
         main()
     except Exception as error:
-        if "out of memory" not in str(error):
+        if _UNCOUNTED in str(error):
+            sys.exit("MXNet's arrays hold fewer than 2^31 elements: take a smaller --size or --batch.")
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in _FULL):
             raise
         sys.exit("The device's memory does not hold it: take a smaller --size or --batch.")

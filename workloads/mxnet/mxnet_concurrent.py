@@ -20,7 +20,7 @@ import argparse
 import os
 from typing import Any, Sequence  # noqa: UP035 - Python 3.8 subscripts no others
 
-from mxnet_common import contexts, phase, run, set_threads
+from mxnet_common import contexts, phase, positive, run, set_threads
 
 ROUNDS = 3
 
@@ -29,8 +29,8 @@ def main() -> None:
     """Run the experiment on two contexts, or on the one GPU there is."""
     parser = argparse.ArgumentParser(description="Products on two devices, apart and at once.")
     parser.add_argument("--wide", action="store_true", help="on CPU: products that take every core")
-    parser.add_argument("--size", type=int, help="rows of the matrix [4000; on CPU 256, wide 1000]")
-    parser.add_argument("--products", type=int, help="products per device [50; on CPU 625, wide 20]")
+    parser.add_argument("--size", type=positive, help="rows of the matrix [4000; on CPU 256, wide 1000]")
+    parser.add_argument("--products", type=positive, help="products per device [50; on CPU 625, wide 20]")
     options = parser.parse_args()
     set_threads((os.cpu_count() or 1) if options.wide else 1)
     import mxnet as mx

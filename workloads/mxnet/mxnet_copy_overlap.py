@@ -16,14 +16,14 @@ from __future__ import annotations
 import argparse
 import os
 
-from mxnet_common import contexts, phase, run, set_threads
+from mxnet_common import contexts, phase, positive, run, set_threads
 
 
 def main() -> None:
     """Run the experiment from the first context to the host, or to the second CPU context."""
     parser = argparse.ArgumentParser(description="Copies behind products.")
-    parser.add_argument("--size", type=int, help="rows of the matrix [4000; on CPU 1000]")
-    parser.add_argument("--products", type=int, help="products, and copies of their results [50; on CPU 20]")
+    parser.add_argument("--size", type=positive, help="rows of the matrix [4000; on CPU 1000]")
+    parser.add_argument("--products", type=positive, help="products, and copies of their results [50; on CPU 20]")
     options = parser.parse_args()
     set_threads(1)  # or the products take the cores that the copies need
     os.environ["MXNET_CPU_WORKER_NTHREADS"] = "2"  # or one thread runs a context's products and its copies in turn

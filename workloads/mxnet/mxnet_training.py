@@ -17,7 +17,7 @@ import argparse
 import sys
 from typing import Any, Sequence  # noqa: UP035 - Python 3.8 subscripts no others
 
-from mxnet_common import contexts, phase, run, unrecorded
+from mxnet_common import contexts, phase, positive, run, unrecorded
 
 LEARNING_RATE = 0.1
 
@@ -79,8 +79,8 @@ def trained(net: Any, devices: Sequence[Any]) -> list[Any]:
 def main() -> None:
     """Take the same steps on one context and on two."""
     parser = argparse.ArgumentParser(description="Data-parallel LeNet on one and on two devices.")
-    parser.add_argument("--batch", type=int, default=256, help="images in a batch of all devices (default: 256)")
-    parser.add_argument("--steps", type=int, default=8, help="steps in each phase (default: 8)")
+    parser.add_argument("--batch", type=positive, default=256, help="images in a batch of all devices (default: 256)")
+    parser.add_argument("--steps", type=positive, default=8, help="steps in each phase (default: 8)")
     options = parser.parse_args()
     if options.batch < 2 or options.batch % 2 or options.steps < 1:
         sys.exit("mxnet_training.py: a batch is split over two devices, and there is at least one step.")
