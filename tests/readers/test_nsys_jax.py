@@ -179,6 +179,38 @@ def test_an_archive_that_was_packed_again_with_its_folder_is_read_and_a_locked_o
         read(tmp_path / "locked.zip")
 
 
+@needs_xla_parser
+def test_an_unpacked_archive_is_read_as_the_packed_one_is_and_several_are_one_run(tmp_path):
+    proto = hlo_proto(hlo_modules.module().as_serialized_hlo_module_proto())
+    dumps = [("module_0040.jit_f.sm_8.0_gpu_after_optimizations.hlo.pb", proto)]
+    (tmp_path / "packed").mkdir()
+    for number in (3, 4):
+        name = f"XlaLauncher:#global={number},local=0,process={number},slice=0#"
+        packed = archive(tmp_path / f"packed/{number}.zip", table(), number, name, dumps)
+        with zipfile.ZipFile(packed) as file:
+            file.extractall(tmp_path / f"unpacked/run of {number}")
+    expected = read(tmp_path / "packed/3.zip")
+    for place in ("", "nvtx_gpu_proj_trace", "nvtx_gpu_proj_trace/trace.parquet"):
+        trace = read(tmp_path / "unpacked/run of 3" / place)
+        assert trace.events.equals(expected.events)
+        assert trace.ops.equals(expected.ops)
+        assert trace.devices.equals(expected.devices)
+    several, packed = read(tmp_path / "unpacked"), read(tmp_path / "packed")
+    assert several.events.equals(packed.events)
+    assert several.events["device"].unique().tolist() == ["process3/gpu:3", "process4/gpu:4"]
+
+
+def test_of_an_archive_that_is_cut_it_is_said_that_it_is_not_whole(tmp_path):
+    whole = archive(tmp_path / "whole.zip", table())
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut/a.zip").write_bytes(whole.read_bytes()[:-100])
+    sentence = "a.zip is a zip archive that is cut off or damaged; copy it again, in binary mode"
+    with pytest.raises(TraceError, match=f"contains no trace: {sentence}"):
+        read(tmp_path / "cut")
+    with pytest.raises(TraceError, match="it is a zip archive that is cut off or damaged"):
+        read(tmp_path / "cut/a.zip")
+
+
 def test_ranges_around_each_other_are_around_no_program(tmp_path):
     ranges = [
         ("TSL:Thunk:#hlo_op=dot#", 2010, 10, 1820, 2, 4, 8),

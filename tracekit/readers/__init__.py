@@ -267,9 +267,10 @@ def _results(
 ) -> Iterator[HostTrace | TraceError | None]:
     """What `_host_trace` gives of each file and then of each summary, or why it cannot be read."""
     divided = origin.files if executor and _is_divided(origin, executor) else ()
-    # Of an export in Parquet the one file does not say which others there are.
-    is_fetched_there = bool(tree.url) and remote.is_shared(tree.url) and origin.file_type is not NSYS_PARQUET
-    here = set(origin.needed) - set(divided if is_fetched_there else ())
+    needed = set(origin.needed)
+    # A file that stands for a directory does not say which others there are.
+    is_fetched_there = bool(tree.url) and remote.is_shared(tree.url) and needed <= {*origin.files, *origin.summaries}
+    here = needed - set(divided if is_fetched_there else ())
     tree.complete([*here, origin.directory / _CAPTURE])
     if executor and divided:
         # A worker may have started in another directory.

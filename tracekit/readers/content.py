@@ -1,6 +1,7 @@
 """The beginning of a file, by which its format is recognised: names lie, and profilers share suffixes."""
 
 import re
+import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ _SQLITE = b"SQLite format 3\0"
 _PERFETTO = (".pftrace", ".perfetto-trace", ".perfetto", ".protobuf.perfetto")
 # Other formats that turn up beside traces, for a sentence that names them.
 _OTHER_FORMATS = (
-    (b"PK\x03\x04", "a zip archive; unpack it"),
+    (b"PK\x03\x04", "a zip archive, but not of nsys-jax; unpack it, and give the trace in it"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it"),
     (b"\xfd7zXZ", "compressed with xz; decompress it"),
     (b"BZh", "compressed with bzip2; decompress it"),
@@ -87,6 +88,8 @@ def description(path: Path) -> str:
         return "a Perfetto trace; give the file that it was converted from"
     if beginning.is_sqlite:
         return "a gzipped SQLite file; decompress it with gunzip"
+    if beginning.head.startswith(b"PK\x03\x04") and not zipfile.is_zipfile(path):
+        return "a zip archive that is cut off or damaged; copy it again, in binary mode"
     for magic, name in _OTHER_FORMATS:
         if beginning.head.startswith(magic):
             return name

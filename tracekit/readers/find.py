@@ -10,7 +10,7 @@ from pathlib import Path
 from tracekit.errors import TraceError
 from tracekit.files import SUMMARY as REPORT_SUMMARY
 from tracekit.files import refuse_saved_report
-from tracekit.readers import formats
+from tracekit.readers import formats, nsys_jax
 from tracekit.readers.content import READ_BYTES, description
 from tracekit.readers.formats import (
     CHROME,
@@ -42,6 +42,8 @@ _OWN_SUFFIXES: dict[str, tuple[str, ...]] = {
     ROCPROF.name: ("_results.json",),
     CHROME.name: (".trace.json", ".trace.json.gz"),
 }
+# What is read beside a file that stands for its directory.
+_BESIDE = {NSYS_PARQUET: parquet_export.tables, NSYS_JAX: nsys_jax.needed}
 _READABLE = tuple(file_type for file_type in FILE_TYPES if file_type.export_hint is None)
 _TRACE_SUFFIXES = tuple(suffix for file_type in _READABLE for suffix in file_type.suffixes)
 
@@ -67,10 +69,10 @@ class TraceFiles:
 
     @property
     def needed(self) -> tuple[Path, ...]:
-        """All files that are opened to read it: with the one file that stands for an export in Parquet, its tables."""
-        exports = self.files if self.file_type is NSYS_PARQUET else ()
-        tables = (table for file in exports for table in parquet_export.tables(file))
-        return (*self.files, *self.summaries, *tables)
+        """All files that are opened to read it: with the one file that stands for a directory, the others of that."""
+        others = _BESIDE.get(self.file_type)
+        beside = (each for file in self.files for each in others(file)) if others else ()
+        return (*self.files, *self.summaries, *beside)
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,9 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
                 return hint
     for file in _files(path):
         _file_type(file)  # raises for one that may not be read
+    for file in _files(path):
+        if file.suffix in NSYS_JAX.suffixes:
+            return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
     empty = [file for file in _files(path) if file.name.endswith(_TRACE_SUFFIXES) and not file.stat().st_size]
     if empty:
         return f"{path} contains no trace: {empty[0].name} is empty (0 bytes). {_NEXT}"
@@ -213,7 +218,9 @@ def _by_rank(path: Path, directories: Iterable[Path]) -> list[_Run]:
     runs: dict[tuple[str, ...], list[_Run]] = {}
     for directory in directories:
         if files := _traces(directory):
-            parts = tuple(part for part in directory.relative_to(path).parts if not is_part_of_run(part))
+            # Unpacked archives beside each other are of one run, as packed ones are.
+            relative = directory.relative_to(path).parts[: -2 if directory.name == nsys_jax.FOLDER else None]
+            parts = tuple(part for part in relative if not is_part_of_run(part))
             runs.setdefault(parts, []).append(_Run(parts[-1] if parts else path.name, directory, files))
     merged = [_one_run(ranks) for ranks in runs.values() if len(ranks) > 1]
     single = [(parts[:-1], ranks[0]) for parts, ranks in runs.items() if len(ranks) == 1]

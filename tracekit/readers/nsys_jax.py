@@ -1,4 +1,4 @@
-"""nsys-jax: the archive that NVIDIA's JAX-Toolbox makes of a run under Nsight Systems, read as it is.
+"""nsys-jax: the archive that NVIDIA's JAX-Toolbox makes of a run under Nsight Systems, read as it is, or unpacked.
 
 It holds no kernels but XLA's NVTX ranges projected onto the GPU: of each thunk (`TSL:Thunk:#hlo_op=…#` inside
 `TSL:XlaModule:#hlo_module=…,program_id=…#`) from the first start to the last end of what it launched. A thunk around
@@ -12,8 +12,10 @@ import io
 import lzma
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,8 @@ from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.ranks import xla_device
 
 SUFFIXES = (".zip",)
-_TRACE, _THREADS, _DEVICES = "nvtx_gpu_proj_trace/trace.parquet", "thread-metadata.parquet", "device-metadata.parquet"
+FOLDER = "nvtx_gpu_proj_trace"
+_TRACE, _THREADS, _DEVICES = f"{FOLDER}/trace.parquet", "thread-metadata.parquet", "device-metadata.parquet"
 _PLACE = re.compile(rf"(?P<folder>(?:.*/)?){re.escape(_TRACE)}(?P<part>/.*)?")
 _PS_PER_NS = 1000
 _DEEPEST = 1000  # ranges of NVTX are not nested deeper than the calls of a program
@@ -60,8 +63,19 @@ _NEWER = {
 _NEEDED = ("Name", "Projected Start", "Projected Duration", "PID", "TID", "RangeId", "ParentId")
 
 
+@dataclass(frozen=True)
+class _Files:
+    """The names of an archive's files, and what gives the bytes of one."""
+
+    names: Sequence[str]
+    data: Callable[[str], bytes]
+
+
 def is_archive(content: Content, sure: bool) -> bool:
-    """Whether a file is a zip archive that holds the table of projected ranges."""
+    """Whether a file is a zip archive that holds the table of projected ranges, or that table of an unpacked one, which
+    stands for all."""
+    if content.head.startswith(b"PAR1"):
+        return content.path.parts[-2:] == tuple(_TRACE.split("/"))
     if not content.head.startswith(b"PK\x03\x04"):
         return False
     try:
@@ -71,24 +85,44 @@ def is_archive(content: Content, sure: bool) -> bool:
         return False
 
 
+def needed(path: Path) -> list[Path]:
+    """The files that are read of the unpacked archive of `path`, its table of ranges; of a packed one, itself."""
+    if path.name != Path(_TRACE).name:
+        return [path]
+    root = path.parents[1]
+    dumps = [file for file in sorted(root.glob("dump/*")) if _PROTO.search(file.relative_to(root).as_posix())]
+    return [file for file in (path, root / _THREADS, root / _DEVICES) if file.is_file()] + dumps
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_Files]:
+    if path.name == Path(_TRACE).name:
+        root = path.absolute().parents[1]
+        names = [file.relative_to(root).as_posix() for file in needed(path.absolute())]
+        yield _Files(names, lambda name: (root / name).read_bytes())
+        return
+    with zipfile.ZipFile(path) as archive:
+        yield _Files(archive.namelist(), partial(unpacking.member, archive))
+
+
 def read(path: Path) -> Trace:
-    """The trace of the process in one archive.
+    """The trace of the process in one archive, or in an unpacked one, of which `path` is the table of ranges.
 
     Devices are `gpu:N` by JAX's number of the device, the host is `processN`. Rows are thunks, and the host's ranges in
     which they were launched are their launches; ids are those of the ranges. Raises TraceError if the archive or its
     tables cannot be read, and of an archive of several processes.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            places = [*filter(None, map(_PLACE.fullmatch, archive.namelist()))]
+        with _opened(path) as files:
+            places = [*filter(None, map(_PLACE.fullmatch, files.names))]
             if parts := [place for place in places if place["part"] not in (None, "/")]:
                 raise TraceError(
                     f"{path} joins {len(parts)} processes (nsys-jax-combine), whose clocks are not compared. Give the "
                     "directory of the archives that it was made of."
                 )
             # Who packed it again put a folder around all.
-            folder = min((place["folder"] for place in places if place["part"] is None), key=len)
-            return _Process(path, archive, folder).trace()
+            folder = min((place["folder"] or "" for place in places if place["part"] is None), key=len)
+            return _Process(path, files, folder).trace()
     # RuntimeError: it is encrypted, or packed in a way that Python does not know.
     except (zipfile.BadZipFile, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError, KeyError) as error:
         reason = str(error).rstrip(".") or type(error).__name__
@@ -101,15 +135,15 @@ def read(path: Path) -> Trace:
 class _Protos:
     """The programs of an archive, by the numbers of their modules, each read when it is first asked for."""
 
-    def __init__(self, archive: zipfile.ZipFile, names: Sequence[str]) -> None:
-        self.archive = archive
-        self.names = {int(match[1]): name for name in names if (match := _PROTO.search(name))}
+    def __init__(self, files: _Files) -> None:
+        self.files = files
+        self.names = {int(match[1]): name for name in files.names if (match := _PROTO.search(name))}
         self._read: dict[int, tuple[Program, Costs]] = {}
 
     def of(self, number: int) -> tuple[Program, Costs]:
         """The program with a number and what its ops cost; an empty one where it was not dumped, or is damaged."""
         if number not in self._read:
-            data = unpacking.member(self.archive, self.names[number]) if number in self.names else b""
+            data = self.files.data(self.names[number]) if number in self.names else b""
             program = Program(unpacking.unxz(data) if data.startswith(unpacking.XZ) else data)
             try:
                 _ = program.places
@@ -129,18 +163,19 @@ class _Protos:
 class _Process:
     """The process of an archive, all of which is in its `folder`, a path that ends in / or ""."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile, folder: str) -> None:
-        have = archive.namelist()
+    def __init__(self, path: Path, files: _Files, folder: str) -> None:
         self.path = path
-        self.protos = _Protos(archive, [name for name in have if _PROTO.search(name)])
-        self.ranges = _ranges(_table(archive, folder + _TRACE))
+        self.protos = _Protos(files)
+        self.ranges = _ranges(_table(files, folder + _TRACE))
         threads, devices = folder + _THREADS, folder + _DEVICES
-        self.threads = _table(archive, threads) if threads in have else pd.DataFrame({"Name": pd.Series([], dtype=str)})
-        self.facts = _table(archive, devices) if devices in have else pd.DataFrame()
+        has_threads = threads in files.names
+        self.threads = _table(files, threads) if has_threads else pd.DataFrame({"Name": pd.Series([], dtype=str)})
+        self.facts = _table(files, devices) if devices in files.names else pd.DataFrame()
         names = [*self.threads["Name"].dropna().astype(str), *self.cuda_devices.values()]
         own = [device for name in names if (device := xla_device(name))]
         self.first_device, process = min(own, default=(0, None))
-        self.host = path.name.removesuffix(".zip") if process is None else f"process{process}"
+        own_name = path.name if path.suffix in SUFFIXES else path.absolute().parents[1].name
+        self.host = own_name.removesuffix(".zip") if process is None else f"process{process}"
 
     @cached_property
     def cuda_devices(self) -> dict[Any, str]:
@@ -300,8 +335,8 @@ class _Process:
 _OF_COSTS = ("source", "framework_op", "flops", "bytes_accessed")
 
 
-def _table(archive: zipfile.ZipFile, name: str) -> pd.DataFrame:
-    return pd.read_parquet(io.BytesIO(unpacking.member(archive, name)))
+def _table(files: _Files, name: str) -> pd.DataFrame:
+    return pd.read_parquet(io.BytesIO(files.data(name)))
 
 
 def _ranges(table: pd.DataFrame) -> pd.DataFrame:
