@@ -118,10 +118,13 @@ def test_newer_versions_call_the_columns_otherwise(tmp_path, has_domain):
     assert not len(trace.launches)
 
 
-def test_what_the_autotuner_runs_inside_a_compilation_is_no_execution_of_a_program(tmp_path):
+@pytest.mark.parametrize("around", [1, None])
+def test_what_the_autotuner_runs_is_no_execution_of_a_program_whether_the_compilation_is_recorded_or_not(
+    tmp_path, around
+):
     ranges = [
         *RANGES,
-        ("TSL:XlaAutotunerMeasurement:#hlo_op=dot#", 1000, 5, 905, 40, 8, 1),
+        ("TSL:XlaAutotunerMeasurement:#hlo_op=dot#", 1000, 5, 905, 40, 8, around),
         ("TSL:XlaModule:#hlo_module=extracted#", 1000, 5, 910, 30, 9, 8),
         ("TSL:Thunk:#hlo_op=dot#", 1000, 5, 911, 20, 10, 9),
     ]

@@ -214,6 +214,8 @@ def test_copies_are_synchronous_unless_they_say_otherwise(name, is_synchronous):
         ("TSL:XlaCompile:#module=jit_f#", Activity.COMPILING),
         ("XlaCompile:#module=jit_f#", Activity.COMPILING),
         ("XlaCompilationCache::Compile", Activity.COMPILING),
+        ("TSL:XlaAutotunerMeasurement:#hlo_op=gemm_fusion_dot.572#", Activity.COMPILING),
+        ("XlaPassPipeline:#name=fusion,module=jit_f,program_id=40#", Activity.COMPILING),
         ("LocalClient::Compile", Activity.COMPILING),
         ("NVPTXCompiler::RunBackend", Activity.COMPILING),
         ("GpuCompiler::RunHloPasses(jit_f)", Activity.COMPILING),

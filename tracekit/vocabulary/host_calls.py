@@ -139,11 +139,12 @@ _ACTIVITIES: tuple[tuple[Activity, re.Pattern[str]], ...] = tuple(
         # believed. JAX: jax/_src/compiler.py (backend_compile, today backend_compile_and_load), and pxla.py, which
         # lowers only what is compiled next. `TSL:` is the domain of XLA's ranges in nsys.
         (Activity.COMPILING, r"^(TSL:)?(backend_compile\w*|lower_sharding_computation)(?!\w)"),
-        # Clients of PjRt and of XLA, XLA's compilers, TensorFlow's (XlaCompilationCache).
+        # Clients of PjRt and of XLA, XLA's compilers with their passes and autotuner, which nsys has in ranges of their
+        # own, alone where it began to record inside a compilation; TensorFlow's (XlaCompilationCache).
         (
             Activity.COMPILING,
             r"^(TSL:)?(\w*Client::Compile|\w+Compiler::(Compile|RunBackend|RunHloPasses)|Compile\w*Executable\b"
-            r"|XlaCompil(e(?!d)|ation))",
+            r"|XlaCompil(e(?!d)|ation)|XlaAutotuner|XlaPass(Pipeline)?:)",
         ),
         # Before each run the TPU runtime looks whether the program is on the device, for microseconds; where it is not,
         # that takes as long as compiling, but no compiler runs.
@@ -187,7 +188,10 @@ _RUNTIME_THREAD = re.compile(
     r"tf_|py_xla_|pjrt-|tfrt-|\w+-default-SDomain|EventFDAsyncWorker|collective_ops|Host Threads\b"
 )
 # A name that a pattern fits holds one of these; files with a name per call have ten thousands of names.
-_HINTS = ("rendezvous", "pending", "compil", "lower_", "dynamo", "next", "load", "iterator", "infeed", "batch", "data")
+_HINTS = (
+    *("rendezvous", "pending", "compil", "lower_", "dynamo", "next", "load", "iterator", "infeed", "batch", "data"),
+    *("xlaautotuner", "xlapass"),
+)
 
 
 def launches(name: str) -> bool:
