@@ -52,3 +52,18 @@ def test_copies_of_such_sizes_have_no_bandwidth(tmp_path):
     copies = tracekit.explain(write(tmp_path, [2**62] * 3)).bandwidth.copies
     assert copies["n"].tolist() == [3]
     assert copies[["bytes", "bytes_per_s", "best_bytes_per_s"]].isna().all(axis=None)
+
+
+def test_texts_of_many_thousand_letters_are_cut_in_their_middle_and_stay_apart(tmp_path):
+    path = write(tmp_path, [1, 2, 3, 4])
+    trace = json.loads(path.read_text())
+    names = [f"{'a' * 10_000}{middle}{'b' * 10_000}" for middle in ("", "x", "y", "x")]
+    for event, name in zip(trace["traceEvents"], names, strict=True):
+        event |= {"name": name, "cat": "kernel"}
+    path.write_text(json.dumps(trace))
+    trace = tracekit.read(path)
+    whole, first, second, again = trace.events["name"].tolist()
+    assert whole == names[0]
+    assert first == again != second
+    assert [first[:10_000], first[-10_000:], len(first)] == ["a" * 10_000, "b" * 10_000, 20_016]
+    assert "2 texts of more than 20,000 letters: their middle is left out." in trace.notes

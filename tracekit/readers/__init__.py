@@ -345,7 +345,8 @@ def _host_trace(path: Path, file_type: FileType) -> HostTrace | None:
     host = _as_written(path, file_type)
     if host is None or host.is_fitted:
         return host
-    return replace(host, trace=device_clocks.fit(losses.without_impossible_sizes(host.trace)), is_fitted=True)
+    bounded = losses.with_bounded_texts(losses.without_impossible_sizes(host.trace))
+    return replace(host, trace=device_clocks.fit(bounded), is_fitted=True)
 
 
 def _as_written(path: Path, file_type: FileType) -> HostTrace | None:

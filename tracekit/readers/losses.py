@@ -1,20 +1,24 @@
 """What a file shows to be missing from it, as rows of `Trace.losses`."""
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.columns import concat, frame
-from tracekit.trace import LOSS_COLUMNS, Trace
+from tracekit.columns import concat, frame, labels
+from tracekit.trace import FRAME_COLUMNS, LOSS_COLUMNS, Trace
+from tracekit.units import quantity
 from tracekit.vocabulary.losses import DAMAGE, Loss, damage, loss
 
 _LONGEST = 200
 # More bytes than one event, and than all events of a file, can move (35 TB, 72 PB): int64 then holds every sum of them.
 _MOST_BYTES, _MOST_BYTES_IN_ALL = 1 << 45, 1 << 56
+# Names of kernels reach some thousand letters. Each table of a report holds them anew.
+_MOST_LETTERS = 20_000
 
 
 class Lost(NamedTuple):
@@ -69,3 +73,28 @@ def without_impossible_sizes(trace: Trace) -> Trace:
         losses=concat(LOSS_COLUMNS, [trace.losses, table(host, lost)]),
         notes=(*trace.notes, *notes(lost)),
     )
+
+
+def with_bounded_texts(trace: Trace) -> Trace:
+    """The trace of a file with its longest texts shortened in their middle, where a number keeps them apart."""
+    new: dict[str, str] = {}
+    frames: dict[str, Any] = {}
+    for name in FRAME_COLUMNS:
+        table = getattr(trace, name)
+        for column, dtype in table.dtypes.items():
+            if not isinstance(dtype, pd.CategoricalDtype):
+                continue
+            long = {text: _bounded(text) for text in labels(table[column].array) if len(text) > _MOST_LETTERS}
+            if long:
+                renamed = table[column].cat.rename_categories(long)
+                frames[name] = frames.get(name, table).assign(**{str(column): renamed})
+                new |= long
+    if not new:
+        return trace
+    note = f"{quantity(len(new), 'text')} of more than {_MOST_LETTERS:,} letters: their middle is left out."
+    return replace(trace, **frames, notes=(*trace.notes, note))
+
+
+def _bounded(text: str) -> str:
+    half = _MOST_LETTERS // 2
+    return f"{text[:half]}… {hashlib.sha256(text.encode()).hexdigest()[:12]} …{text[-half:]}"
