@@ -2,7 +2,7 @@
 
 # Another interpreter: make PYTHON=/path/to/python3.12 demo. The first that is new enough is taken.
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python $(NEW_ENOUGH) 2>/dev/null && echo $$python && break; done)
 VENV := .venv
 LOWEST := .venv-lowest

@@ -206,8 +206,8 @@ def test_a_script_may_initialise_jax_distributed_and_devices_hold(tmp_path):
     )
     code, out, err = capture(tmp_path, "--devices", "2", "--out", "t", "--python-tracer", script)
 
-    lines = out.splitlines()  # between them, the collectives' library talks too
-    assert (code, lines[0], lines[-1]) == (0, "1 2", "[1. 1.]")
+    said = [line for line in out.splitlines() if not line.startswith("[Gloo]")]
+    assert (code, said) == (0, ["1 2", "[1. 1.]"])
     assert err.splitlines()[-1] == "Next: tracekit report t"
     assert any(name.startswith("$") for name in event_names(tmp_path / "t"))
 
@@ -409,7 +409,7 @@ def test_what_cannot_start_is_one_sentence(tmp_path, monkeypatch):
         tracekit.capture(script, out=script / "t")
     with pytest.raises(CaptureError, match="cannot be written: File name too long; name another directory with --out"):
         tracekit.capture(script, out=tmp_path / "new" / ("t" * 300))
-    with pytest.raises(CaptureError, match="cannot be written: embedded null"):
+    with pytest.raises(CaptureError, match=r"cannot be written: (lstat: )?embedded null"):
         tracekit.capture(script, out="\0")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["coding.py", "n.ipynb", "s.bin", "s.py", "syntax.py"]
     with pytest.raises(CaptureError, match="there is no module tracekit_none"):

@@ -270,14 +270,14 @@ class JaxSession(Session):
 
 @contextmanager
 def _uncached(bridge: ModuleType) -> Iterator[None]:
-    # The profiler asks for the backend while the script's own first question is still being answered; the cache around
-    # get_backend of jax 0.12 takes that for endless recursion.
-    cached = bridge.get_backend
-    bridge.get_backend = getattr(bridge, "_get_backend_uncached", cached)  # type: ignore[attr-defined]
+    # The profiler asks for the backend, and a capture for the number of processes, while the script's own first
+    # question, maybe the same one, is still being answered; the caches of jax 0.12 take that for endless recursion.
+    cached = {name: value for name, value in vars(bridge).items() if hasattr(value, "cache_clear")}
+    vars(bridge).update({name: getattr(value, "__wrapped__", value) for name, value in cached.items()})
     try:
         yield
     finally:
-        bridge.get_backend = cached  # type: ignore[attr-defined]
+        vars(bridge).update(cached)
 
 
 def _all_ready(arrays: Sequence[Any], deadline: float) -> bool:

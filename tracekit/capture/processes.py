@@ -152,9 +152,9 @@ def add_cluster(clusters: ModuleType) -> None:
 
 def joined() -> int | None:
     """The number of this process among those that jax.distributed has joined; None where it is alone."""
-    import jax
+    from jax._src import xla_bridge  # whose functions may be called while the script calls those of jax
 
-    return jax.process_index() if jax.process_count() > 1 else None
+    return xla_bridge.process_index() if xla_bridge.process_count() > 1 else None
 
 
 @dataclass(frozen=True)
@@ -201,14 +201,13 @@ def draft(folder: Path, name: str, index: int) -> Path:
 def machines() -> tuple[dict[str, str], list[str]]:
     """The machine of each process that captures into one run, by its file's name: processes of one share a clock; and
     the names of those that share no disk with process 0."""
-    import jax
-    from jax._src import distributed
+    from jax._src import distributed, xla_bridge
 
     client: Any = distributed.global_state.client
     found: dict[str, str] = {}
     apart: list[str] = []
     with suppress(Exception):  # as above: one that nobody captures
-        for index in range(jax.process_count()):
+        for index in range(xla_bridge.process_count()):
             host, machine, *shares = client.blocking_key_value_get(f"{_MACHINES}{index}", _AGREE_S * 1000).split()
             found[host] = machine
             apart += [host] * (shares == [_APART])

@@ -185,6 +185,11 @@ class _CountedCalls:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """Trace it as jax does: from Python 3.12 on, isinstance(…, jax.stages.Wrapped) sees no attribute that is only
+        handed on."""
+        return self._compiled.trace(*args, **kwargs)
+
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Lower it as jax does; calls of what that is compiled to are steps."""
         lowered = self._compiled.lower(*args, **kwargs)
