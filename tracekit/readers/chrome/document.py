@@ -6,14 +6,16 @@ may be missing. `ts` and `dur` are microseconds with decimals, which a float rou
 """
 
 import re
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Context, Decimal, DecimalException
 from functools import cached_property
 from itertools import chain, pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 
 from tracekit.columns import by_label, categorical
 from tracekit.errors import TraceError
+from tracekit.readers.chrome import scanner
 from tracekit.readers.chrome.json_text import BROKEN, Event, Text, repaired, shallow
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
@@ -32,11 +35,13 @@ from tracekit.vocabulary.losses import Loss
 
 T = TypeVar("T")
 
-_TEXTS = ("ph", "cat", "name", "pid", "tid", "id")
+_TEXTS = ("ph", "cat", "name", "pid", "tid")
 # Times further than this from the others are none: int64 picoseconds hold twice as much.
 _FAR_PS = 2**61
 _PICOSECONDS = pa.decimal128(38, 6)
 _EXACT = Context(prec=60)
+_CODEC = "zstd"
+_AHEAD = 2  # parts that are read before one must be made
 
 # Keys that only traces have, of an object and of a bare array of events.
 _OBJECT_KEYS = re.compile(rb'"(traceEvents|deviceProperties|distributedInfo)"\s*:')
@@ -47,8 +52,8 @@ _EVENT_KEYS = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 class Document:
     """The n events of a file, in its order, as columns.
 
-    `head`: every top-level key but `traceEvents`; {} where the file is a bare array. `ph`, `cat`, `name`, `pid`, `tid`,
-    `id`: shape (n,), text, null where absent; numbers stand as they are written, since ids may exceed int64.
+    `head`: every top-level key but `traceEvents`; {} where the file is a bare array. `ph`, `cat`, `name`, `pid`, `tid`:
+    shape (n,), text, null where absent; numbers stand as they are written, since ids may exceed int64.
     `start_ps`: shape (n,), picoseconds since `base_ps`, 0 where `timed` is False; `duration_ps`: shape (n,), 0 where
     absent, -1 where broken. `timed`: shape (n,), whether the event has a time; metadata (`ph` M) has none,
     whatever its `ts` says. `base_ps`: the earliest time, on the file's own axis, which may count from 1970 and exceed
@@ -62,12 +67,11 @@ class Document:
     name: pd.Categorical
     pid: pd.Categorical
     tid: pd.Categorical
-    id: pd.Categorical
     start_ps: NDArray[np.int64]
     duration_ps: NDArray[np.int64]
     timed: NDArray[np.bool_]
     base_ps: int
-    arguments: tuple[pa.Array, ...]
+    arguments: tuple["_Packed", ...]
     notes: tuple[str, ...]
     lost: tuple[Lost, ...] = ()
 
@@ -106,7 +110,7 @@ class Document:
         for first, last in pairwise(edges):
             if first < last:
                 at = int(part[first])
-                texts = self.arguments[at].take(pa.array(rows[first:last] - begins[at])).to_pylist()
+                texts = self.arguments[at].array().take(pa.array(rows[first:last] - begins[at])).to_pylist()
                 decoded += _decoded([text or b"{}" for text in texts], kind)
         return decoded
 
@@ -134,30 +138,40 @@ def load(path: Path) -> Document:
     holds no trace events.
     """
     text = Text(path)
-    columns: dict[str, list[pa.Array]] = {name: [] for name in (*_TEXTS, "ts", "dur", "args")}
-    for events in chain(text.events(), ([],)):  # the last, empty one gives every column a part
-        if events or not columns["ph"]:
-            for name in _TEXTS:
-                columns[name].append(_binary(events, name).dictionary_encode())
-            columns["args"].append(_binary(events, "args"))
-            for name in ("ts", "dur"):
-                columns[name].append(_decimal(_binary(events, name)))
-    empty = text.keyed and not text.cut and not text.skipped and not any(map(len, columns["ph"]))
-    if not empty and not any(any(part.dictionary.to_pylist()) for part in columns["ph"]):
+    columns = {name: _Texts() for name in _TEXTS}
+    parts: list[_Part] = []
+
+    def add(part: _Part) -> None:
+        for name, column in columns.items():
+            column.add(part.texts.pop(name))
+        parts.append(part)
+
+    with ThreadPoolExecutor(1) as pool:  # most of what makes columns of events holds no lock of Python
+        making: deque[Future[_Part]] = deque()
+        for events in chain(text.events(), ([],)):  # the last, empty one gives every column a part
+            if events or not (parts or making):
+                making.append(pool.submit(_part, events))
+            if len(making) > _AHEAD:
+                add(making.popleft().result())
+        while making:
+            add(making.popleft().result())
+    empty = text.keyed and not text.cut and not text.skipped and not any(len(part.args) for part in parts)
+    if not empty and not any(columns["ph"].places):
         raise TraceError(f"{path} contains no trace events. Capture the trace again, or give another file.")
-    texts = {name: _texts(columns.pop(name)) for name in _TEXTS}
-    starts, durations = _words(columns["ts"]), _words(columns["dur"])
+    texts = {name: column.joined() for name, column in columns.items()}
+    # Each part loses what is joined, so that no column is held twice for longer.
+    duration_ps = np.concatenate([part.times.pop("dur") for part in parts])
+    starts = _Words(*(np.concatenate([part.times.pop(word) for part in parts]) for word in _Words._fields))
     times = starts.there & (texts["ph"] != "M")
     start_ps, timed, base_ps = _rebased(starts, times)
-    short = durations.there & (durations.high == 0) & (durations.low < 2 * _FAR_PS)
     return Document(
         head=text.head,
         **texts,
         start_ps=start_ps,
-        duration_ps=np.where(short, durations.low.view(np.int64), np.where(durations.there, -1, 0)),
+        duration_ps=duration_ps,
         timed=timed,
         base_ps=base_ps,
-        arguments=tuple(columns["args"]),
+        arguments=tuple(part.args for part in parts),
         notes=_notes(text, texts["ph"], int((times & ~timed).sum())),
         lost=_lost(text, len(texts["ph"]), int((times & ~timed).sum())),
     )
@@ -203,6 +217,58 @@ def _decoded(texts: list[bytes], kind: type[T]) -> list[T]:
         return decoded
 
 
+class _Packed(NamedTuple):
+    """An Arrow array of bytes, compressed: args are half of the text of a file, and seldom looked at."""
+
+    ends: pa.Buffer
+    values: bytes
+    size: int
+
+    def __len__(self) -> int:
+        return int(self.ends.size) // 4 - 1
+
+    def array(self) -> pa.Array:
+        """The array."""
+        values = pa.decompress(self.values, self.size, _CODEC)
+        return pa.Array.from_buffers(pa.binary(), len(self), [None, self.ends, values])
+
+
+def _packed(array: pa.Array) -> _Packed:
+    _, ends, values = array.buffers()
+    return _Packed(ends, pa.compress(values, _CODEC, asbytes=True), values.size)
+
+
+class _Part(NamedTuple):
+    """Some of the events, as columns; `times`: the duration in picoseconds as `dur`, and the words of the start."""
+
+    texts: dict[str, pa.DictionaryArray]
+    times: dict[str, NDArray[Any]]
+    args: _Packed
+
+
+def _part(events: list[Event] | scanner.Events) -> _Part:
+    if isinstance(events, scanner.Events):
+        texts = {name: events.dictionary(name) for name in _TEXTS}
+        (starts, durations), args = (_scanned_times(events, name) for name in ("ts", "dur")), events.column("args")
+    else:
+        texts = {name: _binary(events, name).dictionary_encode() for name in _TEXTS}
+        starts, durations = (_words(_decimal(_binary(events, name))) for name in ("ts", "dur"))
+        args = _binary(events, "args")
+    is_short = durations.there & (durations.high == 0) & (durations.low < 2 * _FAR_PS)
+    duration_ps = np.where(is_short, durations.low.view(np.int64), np.where(durations.there, -1, 0))
+    return _Part(texts, {"dur": duration_ps, **starts._asdict()}, _packed(args))
+
+
+def _scanned_times(events: scanner.Events, name: str) -> "_Words":
+    high, low, state = events.times(name)
+    words = _Words(high, low, state == 1)
+    rows = np.flatnonzero(state == 2)
+    if len(rows):
+        for column, values in zip(words, _words(_decimal(events.column(name).take(pa.array(rows)))), strict=True):
+            column[rows] = values
+    return words
+
+
 def _binary(events: list[Event], name: str) -> pa.Array:
     """The raw values of one field, as one Arrow array of bytes."""
     raws = list(map(attrgetter(name), events))
@@ -211,11 +277,21 @@ def _binary(events: list[Event], name: str) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(raws), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(raws))])
 
 
-def _texts(parts: list[pa.Array]) -> pd.Categorical:
-    """Dictionaries of raw JSON values as one column of text; a number is its own text, null and absent are null."""
-    united = pa.chunked_array(parts).unify_dictionaries()
-    codes = np.concatenate([part.indices.to_numpy() for part in united.chunks]).astype(np.int64)
-    return categorical([_text(raw) for raw in united.chunk(0).dictionary.to_pylist()], codes)
+class _Texts:
+    """A column of raw JSON values, as it grows: each value once, and of the narrowest integers what each event has."""
+
+    def __init__(self) -> None:
+        self.places: dict[bytes, int] = {}
+        self._codes: list[NDArray[np.integer[Any]]] = []
+
+    def add(self, part: pa.DictionaryArray) -> None:
+        """Append the values of more events."""
+        codes = [self.places.setdefault(raw, len(self.places)) for raw in part.dictionary.to_pylist()]
+        self._codes.append(np.array(codes, np.min_scalar_type(len(self.places)))[part.indices.to_numpy()])
+
+    def joined(self) -> pd.Categorical:
+        """The column as text; a number is its own text, null and absent are null."""
+        return categorical([*map(_text, self.places)], np.concatenate(self._codes))
 
 
 def _text(raw: bytes) -> str | None:
@@ -252,8 +328,7 @@ def _number(raw: bytes) -> Decimal | None:
     return value if value.is_finite() and abs(value) < 10**30 else None
 
 
-@dataclass(frozen=True)
-class _Words:
+class _Words(NamedTuple):
     """A column of 128-bit integers, high * 2**64 + low, and where it holds any."""
 
     high: NDArray[np.int64]
@@ -261,11 +336,10 @@ class _Words:
     there: NDArray[np.bool_]
 
 
-def _words(parts: list[pa.Array]) -> _Words:
+def _words(column: pa.Array) -> _Words:
     """The picoseconds of a column of decimals with six places."""
-    words = [np.frombuffer(part.buffers()[1], "<i8").reshape(-1, 2)[part.offset :][: len(part)] for part in parts]
-    halves = np.concatenate(words)
-    there = np.concatenate([part.is_valid().to_numpy(zero_copy_only=False) for part in parts])
+    halves = np.frombuffer(column.buffers()[1], "<i8").reshape(-1, 2)[column.offset :][: len(column)]
+    there = column.is_valid().to_numpy(zero_copy_only=False)
     return _Words(halves[:, 1].copy(), halves[:, 0].copy().view(np.uint64), there)
 
 
@@ -275,7 +349,9 @@ def _rebased(times: _Words, there: NDArray[np.bool_]) -> tuple[NDArray[np.int64]
         return np.zeros(len(there), np.int64), there, 0
     approximate = times.high * 2.0**64 + times.low
     middle = (np.count_nonzero(there) - 1) // 2  # that of one of them, where np.median may be between two
-    near = there & (np.abs(approximate - np.partition(approximate[there], middle)[middle]) < _FAR_PS)
+    by_size = approximate[there]
+    by_size.partition(middle)
+    near = there & (np.abs(approximate - by_size[middle]) < _FAR_PS)
     high = times.high[near].min()
     low = times.low[near & (times.high == high)].min()
     # Differences of the low words alone are right: they wrap as the high words would carry.

@@ -1,0 +1,374 @@
+"""Regular events of a Chrome trace, found by a compiled loop: which bytes are the values of their fields.
+
+Nothing is decoded, but all is checked: what passes is JSON that msgspec reads too, as events of the same fields. At
+whatever else it meets (NaN, odd escapes, deep nesting, values between the events) the loop stops, and json_text goes on
+from there.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tracekit.jit import compiled, start
+
+FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
+# Their names as the loop compares them, as numbers.
+_KEYS = np.array([int.from_bytes(field.encode(), "big") for field in FIELDS], np.int64)
+_MOST_EVENTS = 1 << 13
+# What is nested deeper, or a longer number, msgspec may refuse.
+_DEEPEST = 60
+_LONGEST_NUMBER = 30
+_MIXER, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+# Why the loop stopped: the text ended, maybe inside of an event; what comes is not regular; there is no room for more.
+_END, _ODD, _FULL = range(3)
+
+
+class Events(NamedTuple):
+    """n events of `text`: `spans` (8, n, 2) say where there the value of each of FIELDS begins and ends, 0 for none.
+
+    `words` are the eight bytes from each place in `text` on.
+    """
+
+    text: NDArray[np.uint8]
+    words: NDArray[np.uint64]
+    spans: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return int(self.spans.shape[1])
+
+    def column(self, field: str) -> pa.Array:
+        """The raw values of one field, as one Arrow array of bytes; what an event lacks is empty."""
+        return self._column(self.spans[FIELDS.index(field)])
+
+    def _column(self, spans: NDArray[np.int32]) -> pa.Array:
+        ends = np.zeros(len(spans) + 1, np.int32)
+        np.cumsum(spans[:, 1] - spans[:, 0], out=ends[1:])
+        values = np.empty(int(ends[-1]), np.uint8)
+        _loops().copy(self.text, self.words, spans, ends, values, _words(values))
+        return pa.Array.from_buffers(pa.binary(), len(spans), [None, pa.py_buffer(ends), pa.py_buffer(values)])
+
+    def dictionary(self, field: str) -> pa.DictionaryArray:
+        """The same with each value once, as Arrow's dictionary_encode gives it."""
+        spans = self.spans[FIELDS.index(field)]
+        codes, first = np.empty((2, len(self)), np.int32)
+        count = _loops().distinct(self.text, self.words, spans, np.full(2 * _MOST_EVENTS, -1, np.int32), codes, first)
+        return pa.DictionaryArray.from_arrays(pa.array(codes), self._column(spans[first[:count]]))
+
+    def times(self, field: str) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int8]]:
+        """The picoseconds of a field of microseconds, high * 2**64 + low; and which is absent (0), which is known (1),
+        and which is not, as it is no plain decimal number (2)."""
+        high, low = np.zeros(len(self), np.int64), np.zeros(len(self), np.uint64)
+        state = np.zeros(len(self), np.int8)
+        _loops().times(self.text, self.spans[FIELDS.index(field)], high, low, state)
+        return high, low, state
+
+
+def _words(text: bytes | NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The eight bytes from each place in `text` on."""
+    return np.ndarray((max(len(text) - 7, 0),), "<u8", text, strides=(1,))
+
+
+class _Loops(NamedTuple):
+    scan: Any
+    copy: Any
+    distinct: Any
+    times: Any
+
+
+@lru_cache(1)
+def is_there() -> bool:
+    """Whether there is numba to compile the loops: plain, they would take far longer than msgspec."""
+    return start() is not None
+
+
+@lru_cache(1)
+def _loops() -> _Loops:
+    for function in (_is_blank, _field, _string, _number, _word):
+        start().extending.register_jitable(function)
+    return _Loops(compiled(_scan), compiled(_copy), compiled(_distinct), compiled(_times))
+
+
+def scan(text: bytes) -> tuple[list[Events], int, bool]:
+    """The regular events that `text` begins with, where they end in it, and whether what comes then is irregular.
+
+    The last event is left unless the next one has begun: what stands between the two may be irregular.
+    """
+    view = np.frombuffer(text, np.uint8)
+    words = _words(text)
+    events, end, stop = [], 0, _FULL
+    while stop == _FULL:
+        spans = np.zeros((len(FIELDS), _MOST_EVENTS, 2), np.int32)
+        count, end, stop = _loops().scan(view, end, _KEYS, spans)
+        if count:
+            events.append(Events(view, words, spans[:, :count]))
+    if not text.isascii():
+        try:
+            str(memoryview(text)[:end], "utf-8")
+        except UnicodeDecodeError:
+            return [], 0, True
+    return events, end, stop == _ODD
+
+
+# What may come next; after a bracket that opened, the one that closes it too.
+_VALUE, _KEY, _COLON, _NEXT, _FIRST_VALUE, _FIRST_KEY = range(6)
+
+
+def _scan(text: Any, at: int, keys: Any, spans: Any) -> tuple[int, int, int]:
+    """Write where the fields of the events in `text` from `at` on stand to `spans`; how many, where they end, and why.
+
+    An event counts when the next one begins. `objects` has a bit for each open bracket, the innermost last, which says
+    whether it is that of an object.
+    """
+    size = len(text)
+    done = end = at
+    count = row = depth = objects = opened = 0
+    field = -1
+    wants = _VALUE
+    while at < size and (text[at] == 44 or _is_blank(text[at])):
+        at += 1
+    while at < size:
+        byte = text[at]
+        if _is_blank(byte):
+            at += 1
+            continue
+        begin = at
+        if wants == _COLON:
+            if byte != 58:
+                return count, done, _ODD
+            at += 1
+            wants = _VALUE
+            continue
+        if wants == _KEY or (wants == _FIRST_KEY and byte != 125):
+            at = _string(text, at)
+            if at <= 0:
+                return count, done, -at
+            if depth == 1:
+                field = _field(text, begin + 1, at - 1, keys)
+            wants = _COLON
+            continue
+        if byte == 44:  # ,
+            if wants != _NEXT:
+                return count, done, _ODD
+            at += 1
+            wants = _KEY if objects & 1 else _VALUE
+            continue
+        if byte == 125 or byte == 93:  # } ]
+            if depth == 0 or wants < _NEXT or (objects & 1 == 1) != (byte == 125):
+                return count, done, _ODD
+            at += 1
+            objects >>= 1
+            depth -= 1
+            begin = opened
+        elif wants != _VALUE and wants != _FIRST_VALUE:
+            return count, done, _ODD
+        elif byte == 123 or (byte == 91 and depth > 0):  # { [
+            if depth == 0:
+                count, done = row, end
+                if row == spans.shape[1]:
+                    return count, done, _FULL
+            elif depth == 1:
+                opened = at
+            elif depth == _DEEPEST:
+                return count, done, _ODD
+            is_object = byte == 123
+            objects = objects << 1 | is_object
+            depth += 1
+            at += 1
+            wants = _FIRST_KEY if is_object else _FIRST_VALUE
+            continue
+        elif depth == 0:
+            return count, done, _ODD
+        else:
+            if byte == 34:
+                at = _string(text, at)
+            elif byte < 58:
+                at = _number(text, at)
+            else:
+                at = _word(text, at)
+            if at <= 0:
+                return count, done, -at
+        wants = _NEXT
+        if depth == 0:
+            row += 1
+            end = at
+        elif depth == 1 and field >= 0:
+            spans[field, row, 0] = begin
+            spans[field, row, 1] = at
+    return count, done, _END
+
+
+def _is_blank(byte: int) -> bool:
+    return byte == 32 or byte == 10 or byte == 13 or byte == 9
+
+
+def _field(text: Any, begin: int, end: int, keys: Any) -> Any:
+    """Which of FIELDS the key in [begin, end) is, -1 if it is none."""
+    if end - begin > 4:
+        return -1
+    key = 0
+    for at in range(begin, end):
+        key = key << 8 | text[at]
+    for field in range(len(keys)):
+        if keys[field] == key:
+            return field
+    return -1
+
+
+# Each of these returns where a token ends, -_END if the text ends before that is sure, -_ODD if it is not regular.
+
+
+def _string(text: Any, at: int) -> int:
+    size = len(text)
+    if text[at] != 34:
+        return -_ODD
+    at += 1
+    while at < size:
+        byte = text[at]
+        at += 1
+        if byte == 34:
+            return at
+        if byte == 92:  # \
+            if at == size:
+                break
+            byte = text[at]
+            at += 1
+            if byte == 117:  # \u
+                for place in range(at, min(at + 4, size)):
+                    if not (48 <= text[place] <= 57 or 65 <= text[place] & 223 <= 70):
+                        return -_ODD
+                if at + 1 < size and text[at] & 223 == 68 and text[at + 1] > 55:  # half of a character, as \ud83d is
+                    return -_ODD
+                at += 4
+            elif byte not in (34, 47, 92, 98, 102, 110, 114, 116):  # "/\bfnrt
+                return -_ODD
+        elif byte < 32:
+            return -_ODD
+    return -_END
+
+
+def _number(text: Any, at: int) -> int:
+    """Digits, with a sign, a point or an exponent, as JSON allows them."""
+    begin, size = at, len(text)
+    if text[at] == 45:
+        at += 1
+    first = at
+    while at < size and 48 <= text[at] <= 57:
+        at += 1
+    if at == size:
+        return -_END
+    if at == first or (text[first] == 48 and at > first + 1):
+        return -_ODD
+    if text[at] == 46:
+        first = at = at + 1
+        while at < size and 48 <= text[at] <= 57:
+            at += 1
+        if at == size:
+            return -_END
+        if at == first:
+            return -_ODD
+    if text[at] == 101 or text[at] == 69:
+        at += 1
+        if at < size and (text[at] == 43 or text[at] == 45):
+            at += 1
+        first = at
+        while at < size and 48 <= text[at] <= 57:
+            at += 1
+        if at == size:
+            return -_END
+        if at == first or at > first + 2:
+            return -_ODD
+    return at if at - begin <= _LONGEST_NUMBER else -_ODD
+
+
+def _word(text: Any, at: int) -> int:
+    for word in (b"true", b"false", b"null"):
+        if text[at] == word[0]:
+            if at + len(word) >= len(text):
+                return -_END
+            for place in range(len(word)):
+                if text[at + place] != word[place]:
+                    return -_ODD
+            return at + len(word)
+    return -_ODD
+
+
+def _copy(text: Any, words: Any, spans: Any, ends: Any, values: Any, value_words: Any) -> None:
+    """Copy the bytes of each of `spans` (n, 2) of `text` to where `ends` (n + 1) says that it stands in `values`."""
+    for row in range(len(spans)):
+        place, end = ends[row], ends[row + 1]
+        shift = spans[row, 0] - place
+        while place + 8 <= end:
+            value_words[place] = words[place + shift]
+            place += 8
+        while place < end:
+            values[place] = text[place + shift]
+            place += 1
+
+
+def _distinct(text: Any, words: Any, spans: Any, slots: Any, codes: Any, first: Any) -> int:
+    """Number the distinct values that stand at `spans` (n, 2) of `text`: to `codes` (n,) that of each row, to `first`
+    the first row of each; how many there are. `slots`: a hash table of -1, a power of two, larger than n."""
+    count = 0
+    for row in range(len(spans)):
+        begin, end = spans[row, 0], spans[row, 1]
+        size = end - begin
+        key = np.uint64(size)
+        at = begin
+        while at + 8 <= end:
+            key = (key ^ words[at]) * _MIXER
+            key ^= key >> _HALF
+            at += 8
+        while at < end:
+            key = (key ^ np.uint64(text[at])) * _MIXER
+            at += 1
+        slot = np.int64((key ^ key >> _HALF) & np.uint64(len(slots) - 1))
+        while True:
+            code = slots[slot]
+            if code < 0:
+                slots[slot] = code = count
+                first[count] = row
+                count += 1
+                break
+            other = spans[first[code], 0]
+            if spans[first[code], 1] - other == size:
+                at = 0
+                while at < size and text[other + at] == text[begin + at]:
+                    at += 1
+                if at == size:
+                    break
+            slot = (slot + 1) & (len(slots) - 1)
+        codes[row] = code
+    return count
+
+
+def _times(text: Any, spans: Any, high: Any, low: Any, state: Any) -> None:
+    """See Events.times."""
+    for row in range(len(spans)):
+        at, end = spans[row, 0], spans[row, 1]
+        if at == end:
+            continue
+        micros = picos = 0
+        first = at
+        while at < end and 48 <= text[at] <= 57:
+            micros = micros * 10 + (text[at] - 48)
+            at += 1
+        is_plain = 1 <= at - first <= 18
+        if at < end and text[at] == 46:
+            first = at = at + 1
+            while at < end and 48 <= text[at] <= 57:
+                picos = picos * 10 + (text[at] - 48)
+                at += 1
+            is_plain = is_plain and 1 <= at - first <= 6
+            for _ in range(first + 6 - at):
+                picos *= 10
+        if at < end or not is_plain:
+            state[row] = 2
+            continue
+        part = (micros & 0xFFFFFFFF) * 1_000_000 + picos
+        upper = (micros >> 32) * 1_000_000 + (part >> 32)
+        high[row] = upper >> 32
+        low[row] = np.uint64(upper) << np.uint64(32) | np.uint64(part & 0xFFFFFFFF)
+        state[row] = 1
