@@ -30,7 +30,7 @@ from tracekit.correlation import Calls, outer_calls
 from tracekit.devices import is_known
 from tracekit.readers import losses, polling
 from tracekit.readers.chrome import Dialect, Document, kineto_cpu, kineto_devices, kineto_memory, kineto_work
-from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
+from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole, wholes
 from tracekit.readers.losses import Lost
 from tracekit.readers.nested import outermost
 from tracekit.trace import (
@@ -110,7 +110,7 @@ def read(document: Document, path: Path) -> Trace:
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
     is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
     calls = np.flatnonzero(valid & is_call)
-    ids = np.array([whole(args.correlation) or 0 for args in document.args(calls, Call)], np.int64)
+    ids = wholes([args.correlation for args in document.args(calls, Call)])
     calls, ids = calls[ids != 0], (ids + kineto_work.id_offsets(document, calls))[ids != 0]
     if len(labels := kineto_work.rank_labels(document)) > 1:
         notes.append(
@@ -339,7 +339,9 @@ def _host_work(document: Document, host: str, ops: Rows, frames: Rows, threads: 
 def _outside(pieces: iv.Intervals, covered: iv.Intervals) -> tuple[Rows, iv.Intervals]:
     """The parts of `pieces`, sorted and disjoint, outside of `covered`, merged: of which piece each is, and the times;
     unlike `intervals.difference`, which merges them where they touch."""
-    edges = np.unique(np.concatenate([pieces.ravel(), covered.ravel()]))
+    # Of two sorted runs, which a stable sort merges; np.unique would hash them.
+    edges = np.sort(np.concatenate([pieces.ravel(), covered.ravel()]), kind="stable")
+    edges = edges[np.append(True, np.diff(edges) > 0)[: len(edges)]]
     begin = edges[:-1]
     piece, cover = (np.searchsorted(times[:, 0], begin, side="right") - 1 for times in (pieces, covered))
     is_inside = (piece >= 0) & (np.append(pieces[:, 1], 0)[piece] > begin)

@@ -49,7 +49,7 @@ _ANNOTATION = re.compile(r"([a-z]*ccl|gloo|mpi|ucc):")  # `nccl:all_reduce`
 _HALF_A_PERCENT_WARPS = 0.32
 
 
-class _Work(msgspec.Struct):
+class _Work(msgspec.Struct, gc=False):
     """The args of a piece of device work; a copy between devices names its own as `inDevice`."""
 
     device: Any = None
@@ -74,7 +74,7 @@ class _Work(msgspec.Struct):
     warps_per_sm: Any = msgspec.field(name="warps per SM", default=None)
 
 
-class Call(msgspec.Struct):
+class Call(msgspec.Struct, gc=False):
     """The args of a host call; only HIP's copies tell a size."""
 
     correlation: Any = None
@@ -99,7 +99,8 @@ def read(
     have its id, and nothing tells which of them started it.
     """
     records = document.args(rows, _Work)
-    ids_of_rank = integers([whole(record.correlation) or None for record in records])
+    numbers = wholes([record.correlation for record in records])
+    ids_of_rank = pd.arrays.IntegerArray(numbers, numbers == 0)
     correlations = cast(pd.arrays.IntegerArray, ids_of_rank + id_offsets(document, rows))
     devices = [record.in_device if record.device is None else record.device for record in records]
     gpus = _labels(devices, document.pid[rows], device)
@@ -239,22 +240,24 @@ def names(document: Document, rows: Rows) -> pd.Categorical:
 
 def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[_Work]) -> dict[str, pd.Categorical]:
     """Kind, direction and what told the kind, for each row."""
-    # Whether the args of a copy name two devices, or one for both ends; None if they do not name both.
-    apart = [
-        None if None in (record.from_device, record.to_device) else bool(record.from_device != record.to_device)
-        for record in records
-    ]
-    ends = np.array([-1 if is_apart is None else int(is_apart) for is_apart in apart], np.int64)
+    # Whether the args of a copy name two devices, or one for both ends, where they name both.
+    apart = {
+        row: bool(record.from_device != record.to_device)
+        for row, record in enumerate(records)
+        if record.from_device is not None and record.to_device is not None
+    }
+    ends = np.full(len(records), -1)
+    ends[[*apart]] = [*apart.values()]
     # NCCL's arguments stand on the kernels that a collective launched.
     is_collective = np.array([record.collective is not None for record in records], bool)
-    directions = [_direction(record.direction) for record in records]
-    ways = np.array([str(direction) for direction in directions], object)
+    directions = [None if record.direction is None else _direction(record.direction) for record in records]
+    ways, _ = pd.factorize(np.array(directions, object))
     which, first = distinct(name.codes, category.codes, is_collective, ends, ways)
     classifications = [
         kinds.classify(
             name[row],
             typed=_kind(name[row], category[row], bool(is_collective[row]), directions[row]),
-            direction=copies.direction(name[row], directions[row] or "", apart=apart[row]),
+            direction=copies.direction(name[row], directions[row] or "", apart=apart.get(int(row))),
         )
         for row in first
     ]
@@ -380,7 +383,10 @@ def _occupancies(records: Sequence[_Work]) -> pd.arrays.FloatingArray:
     Kineto rounds to whole percent and writes 0 also where it could not tell (libkineto/src/DeviceProperties.cpp): 0 is
     known only of kernels too small to reach half a percent.
     """
-    percent = np.array([_float(work.occupancy_percent) for work in records], np.float64)
+    percents = [work.occupancy_percent for work in records]
+    if not set(map(type, percents)) <= {int, float, type(None)}:
+        percents = [*map(_float, percents)]
+    percent = np.array(percents, np.float64)  # None is NaN
     zeros = np.flatnonzero(percent == 0)
     warps = np.array([_float(records[row].warps_per_sm) for row in zeros.tolist()], np.float64)
     percent[zeros[~(warps < _HALF_A_PERCENT_WARPS)]] = np.nan
@@ -461,8 +467,9 @@ def around(document: Document, events: Rows, ranges: Rows) -> Rows:
 
 def _labels(texts_of_rows: list[Any], otherwise: pd.Categorical, label: Callable[[str | None], str]) -> pd.Categorical:
     """The column label(told), of `otherwise` where it is null."""
-    told = [text if isinstance(text, str | int | float) else None for text in texts_of_rows]
-    codes, values = pd.factorize(np.array(told, object))
+    if not set(map(type, texts_of_rows)) <= {str, int, float, bool, type(None)}:
+        texts_of_rows = [text if isinstance(text, str | int | float) else None for text in texts_of_rows]
+    codes, values = pd.factorize(np.array(texts_of_rows, object))
     which, first = distinct(codes, np.where(codes < 0, otherwise.codes, 0))
     texts = [str(values[codes[row]]) if codes[row] >= 0 else otherwise[row] for row in first]
     return categorical([label(None if pd.isna(text) else text) for text in texts], which)
@@ -473,6 +480,13 @@ def whole(value: object) -> int | None:
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
+
+
+def wholes(values: list[Any]) -> NDArray[np.int64]:
+    """Each of `values` as `whole` gives it, 0 where that is None; a column of plain integers at once."""
+    if set(map(type, values)) == {int} and min(values) > -(2**63) and max(values) < 2**63:
+        return np.array(values, np.int64)
+    return np.array([whole(value) or 0 for value in values], np.int64)
 
 
 def integers(values: list[int | None]) -> pd.arrays.IntegerArray:
