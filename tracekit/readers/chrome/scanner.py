@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tracekit.jit import compiled, start
+from tracekit.jit import compiled, start, without_collection
 
 FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 # Their names as the loop compares them, as numbers.
@@ -88,7 +88,10 @@ def is_there() -> bool:
 def _loops() -> _Loops:
     for function in (_is_blank, _field, _string, _number, _word):
         start().extending.register_jitable(function)
-    return _Loops(compiled(_scan), compiled(_copy), compiled(_distinct), compiled(_times))
+    loops = _Loops(compiled(_scan), compiled(_copy), compiled(_distinct), compiled(_times))
+    with without_collection():  # the first that is called loads most of numba
+        loops.scan(np.frombuffer(b"", np.uint8), 0, _KEYS, np.zeros((len(FIELDS), 0, 2), np.int32))
+    return loops
 
 
 def scan(text: bytes) -> tuple[list[Events], int, bool]:
