@@ -57,7 +57,7 @@ def test_more_events_than_there_is_room_for_come_in_parts(monkeypatch):
     assert (text[end:], is_odd) == (b',{"ph": "4"}', False)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(60))
 def test_any_file_whole_or_damaged_gives_what_msgspec_reads(tmp_path, monkeypatch, seed):
     rng = random.Random(seed)
     events = rng.choice([", ", ",", ",\n"]).join(rng.choices(EVENTS, k=rng.randrange(1, 30)))

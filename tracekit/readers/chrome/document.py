@@ -102,10 +102,13 @@ class Document:
         `kind` is dict, or a msgspec.Struct whose fields have defaults; numbers may stand as strings. An event without
         args, or whose args do not fit `kind`, gives what `{}` gives.
         """
+        if (np.diff(rows) < 0).any():  # then each piece would be unpacked more than once
+            order = np.argsort(rows, kind="stable")
+            by_row = self.args(rows[order], kind)
+            return [by_row[place] for place in np.argsort(order).tolist()]
         begins = np.cumsum([0, *map(len, self.arguments)])
         part = np.searchsorted(begins, rows, side="right") - 1
         decoded: list[T] = []
-        # Runs of rows out of one piece: rows need not ascend, but mostly do.
         edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(rows)]
         for first, last in pairwise(edges):
             if first < last:
