@@ -20,6 +20,12 @@ WRONG = (b"NaN", b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"\xff", b"\x00", b"
 WRONG += (b"},{", b"7,", b"-", b"1" * 40, b"[" * 300 + b"]" * 300)
 
 
+@pytest.fixture(autouse=True)
+def compiled():
+    if not scanner.is_there():
+        pytest.skip("numba is missing, or is not to compile: nothing is scanned")
+
+
 def read(path, monkeypatch, scanned):
     """What a document holds, or why it cannot be read."""
     monkeypatch.setattr(json_text, "SCAN_FROM_BYTES", 0 if scanned else 1 << 62)

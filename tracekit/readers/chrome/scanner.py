@@ -81,7 +81,8 @@ class _Loops(NamedTuple):
 @lru_cache(1)
 def is_there() -> bool:
     """Whether there is numba to compile the loops: plain, they would take far longer than msgspec."""
-    return start() is not None
+    numba = start()
+    return numba is not None and not numba.config.DISABLE_JIT
 
 
 @lru_cache(1)
