@@ -16,6 +16,7 @@ EVENTS = (
     '{"dur": 1.23456789, "ts": -3, "ph": "X", "ts": 5, "args": [], "tid": 17343844709549807314}',
     "{}",
 )
+ESCAPED = '{"n\\u0061me": "called so by an escape", "ph": "X", "ts": 1, "d\\u0075r": 2}'
 WRONG = (b"NaN", b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"\xff", b"\x00", b"\\q", b"\\ud800", b"01", b"1e999", b":")
 WRONG += (b"},{", b"7,", b"-", b"1" * 40, b"[" * 300 + b"]" * 300)
 
@@ -48,6 +49,11 @@ def test_regular_events_are_scanned_and_no_others(tmp_path):
     assert events[0].column("name").to_pylist() == [b'"aten::mm"', rb'"d\u00e9\""', b'{"a": [true, -1.5e-3]}', b"", b""]
 
 
+def test_a_key_with_an_escape_is_left_to_msgspec():
+    events, _, is_odd = scanner.scan(f"{EVENTS[0]}, {ESCAPED}, {{".encode())
+    assert (sum(map(len, events)), is_odd) == (1, True)
+
+
 def test_an_event_that_is_not_whole_is_left(tmp_path):
     whole = EVENTS[0].encode()
     for size in range(len(whole)):
@@ -66,7 +72,9 @@ def test_more_events_than_there_is_room_for_come_in_parts(monkeypatch):
 @pytest.mark.parametrize("seed", range(60))
 def test_any_file_whole_or_damaged_gives_what_msgspec_reads(tmp_path, monkeypatch, seed):
     rng = random.Random(seed)
-    events = rng.choice([", ", ",", ",\n"]).join(rng.choices(EVENTS, k=rng.randrange(1, 30)))
+    events = rng.choice([", ", ",", ",\n"]).join(
+        rng.choices([*EVENTS, ESCAPED][: rng.choice([5, 6])], k=rng.randrange(1, 30))
+    )
     text = bytearray(
         rng.choice(["[%s]", '{"traceEvents": [%s], "k": [1, {}]}', '{"k": [1], "traceEvents":[%s\n]}']) % events,
         "utf-8",

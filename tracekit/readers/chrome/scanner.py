@@ -151,6 +151,8 @@ def _scan(text: Any, at: int, keys: Any, spans: Any) -> tuple[int, int, int]:
                 return count, done, -at
             if depth == 1:
                 field = _field(text, begin + 1, at - 1, keys)
+                if field < -1:
+                    return count, done, _ODD
             wants = _COLON
             continue
         if byte == 44:  # ,
@@ -209,12 +211,12 @@ def _is_blank(byte: int) -> bool:
 
 
 def _field(text: Any, begin: int, end: int, keys: Any) -> Any:
-    """Which of FIELDS the key in [begin, end) is, -1 if it is none."""
-    if end - begin > 4:
-        return -1
+    """Which of FIELDS the key in [begin, end) is, -1 if it is none, -2 if an escape hides what it is."""
     key = 0
     for at in range(begin, end):
-        key = key << 8 | text[at]
+        if text[at] == 92:
+            return -2
+        key = key << 8 | text[at]  # of a long key, the last eight bytes: no field has so many
     for field in range(len(keys)):
         if keys[field] == key:
             return field
