@@ -309,6 +309,7 @@ def test_both_devices_compute_at_once_and_one_all_reduce_a_step_joins_them(captu
 def test_an_all_reduce_by_hand_is_copies_and_a_sum_between_gradients_and_updates(captured):
     trace, _ = captured
     copies = rows_of(trace, "by hand", "memcpy")
+    copies = copies[copies["device"].isin(["cpu:0", "cpu:1"])]  # jax 0.12 also copies constants, to no device it names
     assert set(copies["direction"]) == {"P2P"}
     assert copies["device"].value_counts().loc[["cpu:0", "cpu:1"]].to_list() == [8 * STEPS] * 2  # back, and there
     runs = rows_of(trace, "by hand", "compute").groupby(["hlo_module", "device", "run_id"], observed=True)
