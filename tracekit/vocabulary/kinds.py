@@ -172,6 +172,13 @@ _CONTROL_NAME = re.compile(r"(while|conditional|call)(\.\d+)*(\.clone)*(\.\d+)*"
 _STREAM_TYPES = re.compile(r"Stream #\d+\(([\w,]+)\)")
 _MANGLED = re.compile(r"_Z(?:N[KV]*|L)?(?=\d)")
 _XLA_NUMBER = re.compile(r"(?<=[^.])(\.\d+)+$")
+# Parts of a profiler's categories of events.
+_TELLING = re.compile(
+    r"(annotation|marker|range|counter)s?|sync|synchroni[sz](e|ation)|wait(s|ing)?|overhead|insight|profiler|power|idle"
+    r"|correlation"
+)
+_EVENT_OF_GPU = re.compile(r"(cuda|gpu|hip|rocm|xpu)_event")
+_WORKING = re.compile(r"(kernel|op|task|collective)s?|memcpy|memset|copy|copies|dma|comm|graph")
 _BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 
 
@@ -247,6 +254,21 @@ def function_name(name: str) -> str:
 def stem(name: str) -> str:
     """An op's name without the number that XLA gives it: `fusion` of `fusion.17`."""
     return _XLA_NUMBER.sub("", name)
+
+
+def only_tells(category: str) -> bool:
+    """Whether a profiler's category of events, in any writing, is of what only tells of work that stands elsewhere:
+    annotations over it, waits for it, counters."""
+    return _has_part(category, _TELLING) or _EVENT_OF_GPU.fullmatch(category.lower()) is not None
+
+
+def says_work(category: str) -> bool:
+    """Whether a category names work of a device: `mlu_kernel`, `async_dma`."""
+    return _has_part(category, _WORKING)
+
+
+def _has_part(category: str, words: re.Pattern[str]) -> bool:
+    return any(words.fullmatch(part) for part in category.lower().split("_"))
 
 
 def is_memset(words: str) -> bool:

@@ -284,6 +284,32 @@ def test_on_a_labelled_device_only_what_is_known_to_be_no_work_is_skipped_and_to
     )
 
 
+def test_what_a_device_did_in_no_category_is_its_work_but_on_a_gpu_whose_categories_are_known(tmp_path):
+    bare = {"ph": "X", "name": "MatMulV2", "ts": 8.5, "dur": 2, "pid": 2, "tid": 3}
+    trace = trace_of(tmp_path, label(2, "NPU"), event("cpu_op", "aten::mm", pid=70), bare)
+    assert rows(trace.events, "device", "name", "kind") == [["npu:2", "MatMulV2", "compute"]]
+    assert "Took 1 event without a category for work of npu:2, " in " ".join(trace.notes)
+    kernel = event("kernel", "mm", 1, pid=0, device=0)
+    others = [event("some_phase", "x", 5, pid=0), event("some_dma", "x", 6, pid=0, device=0)]
+    trace = trace_of(tmp_path, label(0, "GPU 0"), kernel, bare | {"pid": 0}, *others)
+    assert rows(trace.events, "device", "name") == [["gpu:0", "mm"], ["gpu:0", "x"]]
+    assert {note for note in trace.notes if note.startswith("Skipped")} == {
+        "Skipped 1 event without a category, the meaning of which is unknown.",
+        "Skipped 1 event of category some_phase, the meaning of which is unknown.",
+    }
+
+
+@pytest.mark.parametrize(
+    "category",
+    ["synchronize", "wait", "queue_wait", "annotation", "marker", "my_range", "host_sync", "power", "counters"],
+)
+def test_a_category_that_only_tells_of_work_is_none_on_whatever_device(tmp_path, category):
+    events = event("acme_kernel", "mm", 1, pid=3), event(f"acme_{category}", "x", 5, pid=3)
+    trace = trace_of(tmp_path, label(3, "ACME 0"), event("cpu_op", "aten::mm", pid=70), *events)
+    assert rows(trace.events, "device", "name") == [["acme:0", "mm"]]
+    assert f"Skipped 1 event of category acme_{category}: waits, " in " ".join(trace.notes)
+
+
 def test_work_of_a_device_on_the_hosts_own_process_is_told_by_its_category_or_its_stream(tmp_path):
     trace = trace_of(
         tmp_path,

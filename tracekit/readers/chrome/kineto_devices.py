@@ -18,6 +18,7 @@ from tracekit.columns import by_label, categorical, distinct
 from tracekit.devices import natural, type_of
 from tracekit.readers.chrome.document import Document
 from tracekit.units import quantity
+from tracekit.vocabulary import kinds
 from tracekit.vocabulary.host_calls import launches, waits_on_device
 from tracekit.vocabulary.kinds import Kind
 
@@ -37,11 +38,6 @@ _OF_HOST = re.compile(
     r"|forward_backward"
 )
 _HOST_PROCESS = frozenset({"cpu_op", "operator", "python_function"})
-# What only tells of work on a device that stands elsewhere: annotations over it, waits for it, counters.
-_TELLS = re.compile(
-    r"(\w+_)?(user_annotation|sync|counters?|overhead|profiler_range|scope_profiler|insight|correlation)"
-    r"|(cuda|gpu|hip|rocm|xpu)_event"
-)
 # What is work on a process of a device, and none elsewhere.
 _MAY_TELL = re.compile(r"cpu_\w+|python_\w+|(\w+_)?(event|notifier)|async\w*")
 _IN_BRACKETS = re.compile(r"\(.*?\)|\[.*?\]")
@@ -79,17 +75,24 @@ def work(document: Document) -> tuple[Mask, list[str]]:
     Of categories that Kineto does not know these are the events on a process of a device, but no waits; and on the
     host's own process those that a queue of a device ran, by their category or their stream.
     """
-    known = by_label(document.cat, lambda category: kind_of(category) is not None).astype(bool)
-    other = ~known & np.asarray(document.ph == "X") & document.timed & ~_matches(document, _OF_HOST)
+    category = categories(document)
+    known = by_label(category, lambda text: kind_of(text) is not None).astype(bool)
+    complete = np.asarray(document.ph == "X") & document.timed
+    other = ~known & complete & ~_matches(category, _OF_HOST)
     if not other.any():
         return known, []
     processes = device_processes(document)
-    on_device = by_label(document.pid, processes.__contains__).astype(bool)
+    on_device = by_label(document.pid, lambda pid: pid in processes).astype(bool)
     on_gpu = by_label(document.pid, lambda pid: type_of(processes.get(pid, "")) == _GPU).astype(bool)
-    tells = _matches(document, _TELLS)
-    other &= ~(tells & (on_gpu | ~on_device)) & ~(_matches(document, _MAY_TELL) & ~on_device)
-    of_device = on_device | by_label(document.cat, _says_kernel).astype(bool)
-    rest = np.flatnonzero(other & ~of_device)
+    is_known_there = np.isin(document.pid.codes, document.pid.codes[known & complete]) & on_gpu
+    tells = by_label(category, kinds.only_tells).astype(bool)
+    other &= ~(tells & (on_gpu | ~on_device)) & ~(_matches(category, _MAY_TELL) & ~on_device)
+    # On the host's process, events without a category are nothing that anyone asks for.
+    other &= on_device | np.asarray(category != "")
+    # Of a GPU Kineto knows what is work: other categories are only if they say so.
+    says_work = by_label(category, kinds.says_work).astype(bool)
+    of_device = (on_device & (says_work | ~is_known_there)) | by_label(category, _says_kernel).astype(bool)
+    rest = np.flatnonzero(other & ~of_device & ~on_device)
     of_device[rest] = [args.stream is not None for args in document.args(rest, _Queued)]
     waits = by_label(document.name, waits_on_device).astype(bool)
     notes = []
@@ -98,30 +101,42 @@ def work(document: Document) -> tuple[Mask, list[str]]:
         (": waits, counters and annotations are no work.", of_device & tells),
         (", the meaning of which is unknown.", ~of_device),
     ):
-        counts = pd.Series(document.cat[other & skipped]).value_counts().sort_index()
+        counts = pd.Series(category[other & skipped]).value_counts().sort_index()
         notes += [
-            f"Skipped {quantity(count, 'event')} of category {category}{reason}"
-            for category, count in counts.items()
+            f"Skipped {quantity(count, 'event')} {_of_category(text)}{reason}"
+            for text, count in counts.items()
             if count
         ]
     return known | (other & of_device & ~tells & ~waits), notes
 
 
-def _matches(document: Document, category: re.Pattern[str]) -> Mask:
-    """Which events are of such a category, in any writing; (n,)."""
-    matches: Mask = by_label(document.cat, lambda text: category.fullmatch(text.lower()) is not None).astype(bool)
+def categories(document: Document) -> pd.Categorical:
+    """The category of each event, (n,); "" where it has none, as on the devices of torch_npu."""
+    column = document.cat
+    if not len(column) or column.codes.min() >= 0:
+        return column
+    return (column if "" in column.categories else column.add_categories([""])).fillna("")
+
+
+def _of_category(category: object) -> str:
+    return f"of category {category}" if category else "without a category"
+
+
+def _matches(categories: pd.Categorical, wanted: re.Pattern[str]) -> Mask:
+    """Which of the categories (n,) match, in any writing; (n,)."""
+    matches: Mask = by_label(categories, lambda text: wanted.fullmatch(text.lower()) is not None).astype(bool)
     return matches
 
 
 def taken(document: Document, rows: Rows, devices: pd.Categorical) -> list[str]:
     """The notes on the events `rows`, work of `devices`, whose categories Kineto does not know."""
-    category = document.cat[rows]
+    category = categories(document)[rows]
     notes = []
     for name in sorted(each for each in set(category) if kind_of(each) is None):
         own = np.asarray(category == name)
         where = ", ".join(sorted(set(devices[own]), key=natural))
         notes.append(
-            f"Took {quantity(int(own.sum()), 'event')} of category {name} for work of {where}, an accelerator that "
+            f"Took {quantity(int(own.sum()), 'event')} {_of_category(name)} for work of {where}, an accelerator that "
             "tracekit does not know: names and arguments tell what each is."
         )
     return notes
@@ -150,15 +165,15 @@ def device_processes(document: Document) -> dict[str, str]:
     metadata = zip(document.pid[rows], document.args(rows, dict), strict=True)
     labels = {pid: str(args.get("labels", "")).strip() for pid, args in metadata}
     complete = np.flatnonzero(np.asarray(document.ph == "X"))
-    first = complete[distinct(document.pid.codes[complete], document.cat.codes[complete])[1]]
-    pairs = [
-        (pid, str(category).lower()) for pid, category in zip(document.pid[first], document.cat[first], strict=True)
-    ]
+    category_of = categories(document)
+    first = complete[distinct(document.pid.codes[complete], category_of.codes[complete])[1]]
+    pairs = [(pid, category.lower()) for pid, category in zip(document.pid[first], category_of[first], strict=True)]
     hosts = {pid for pid, category in pairs if category in _HOST_PROCESS}
     names = {pid: name for pid, label in labels.items() if pid not in hosts and (name := _labelled(label, pid))}
     hosts |= {pid for pid, category in pairs if category == "user_annotation"} | labels.keys()
     for pid, category in pairs:
-        if pid not in hosts and not any(pattern.fullmatch(category) for pattern in (_OF_HOST, _TELLS, _MAY_TELL)):
+        is_work = category and not _OF_HOST.fullmatch(category) and not _MAY_TELL.fullmatch(category)
+        if pid not in hosts and is_work and not kinds.only_tells(category):
             names.setdefault(pid, _name(_GPU if category in _KINDS else _type_in(category) or category, str(pid)))
     return names
 
@@ -200,14 +215,14 @@ def other_processes(document: Document) -> dict[str, str]:
 def of_processes(document: Document, rows: Rows, gpus: pd.Categorical, given: NDArray[np.bool_]) -> pd.Categorical:
     """The devices of the events `rows`, which are `gpus` but where their process is another device, or their category
     names one: that tells the type, and the number too where it is not `given` with the event."""
-    processes, categories = document.pid[rows], document.cat[rows]
+    processes, category_of = document.pid[rows], categories(document)[rows]
     devices = device_processes(document)
-    which, first = distinct(gpus.codes, processes.codes, categories.codes, given)
+    which, first = distinct(gpus.codes, processes.codes, category_of.codes, given)
     names = []
     for row in first.tolist():
         own, number = devices.get(processes[row]), gpus[row].rpartition(":")[2]
-        category = str(categories[row]).lower()
-        if own is None and category not in _KINDS:
+        category = category_of[row].lower()
+        if own is None and category and category not in _KINDS:
             own = _name(_type_in(category) or category, "")
         if own is None or type_of(own) == _GPU:
             names.append(gpus[row])
