@@ -103,6 +103,21 @@ def test_a_script_runs_under_nsys_with_its_own_output_and_exit_code_and_leaves_a
     assert (trace.events["name"].tolist(), trace.notes) == (["gemm"], ())
 
 
+def test_what_the_script_writes_to_a_file_stays_there_where_nsys_hands_no_descriptor_on(nsys, tmp_path):
+    write(tmp_path, "for number in range(20):\n    print('line', number)")
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}
+    command = f"{sys.executable} -m tracekit capture --profiler nsys --out t s.py; echo trailer"
+    with (tmp_path / "log").open("w") as log:
+        log.write("header\n")
+        log.flush()
+        subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment, stdout=log, stderr=log, check=True)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [line for line in lines if line.startswith("line")] == [f"line {number}" for number in range(20)]
+    assert (lines[0], lines[-1]) == ("header", "trailer")
+    assert any(line.startswith("Wrote t") for line in lines)
+
+
 @pytest.mark.skipif(subprocess.call(["which", "cc"], stdout=subprocess.DEVNULL) != 0, reason="no C compiler")
 def test_phases_and_annotations_of_jax_and_torch_are_nvtx_ranges(nsys, tmp_path):
     (tmp_path / "tool.c").write_text(TOOL)

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 import tracekit
 from tests.torch_programs import capture, needs_torch, python
 from tracekit.cli import app
@@ -63,5 +65,20 @@ def test_small_operations_and_copies_show_what_one_cpu_device_can(tmp_path):
 def test_too_little_memory_is_one_sentence(tmp_path):
     process = python(TWINS / "torch_concurrent.py", "--size", "3000000", cwd=tmp_path)
     assert process.returncode == 1
-    assert process.stderr.startswith("The memory is too small for this size: give a smaller --size or --batch (")
+    assert process.stderr.startswith("The memory is too small for this size: give a smaller one, ")
     assert len(process.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "sentence"),
+    [
+        ("torch_small_ops.py", "--operations=0", "--operations: 0 is less than 1"),
+        ("torch_concurrent.py", "--products=-3", "--products: -3 is less than 1"),
+        ("torch_training.py", "--batch=7", "--batch 7 cannot be split alike over 2 ranks: give a multiple of 2."),
+    ],
+)
+def test_an_option_that_cannot_be_is_one_sentence(tmp_path, name, option, sentence):
+    process = capture("--processes", 2, "--out", "trace", TWINS / name, option, cwd=tmp_path)
+    assert process.returncode != 0
+    assert sentence in process.stderr
+    assert "Traceback" not in process.stderr

@@ -98,6 +98,8 @@ def _run(nsys: str, output: Path, status: Path, words: Sequence[str]) -> tuple[i
             return exit_code, log.read().decode("utf-8", "replace")
     finally:
         for descriptor in own:
+            with suppress(OSError):  # what the script wrote to a file is at its end, where nsys hands no descriptor on
+                os.lseek(descriptor, 0, os.SEEK_END)
             os.close(descriptor)
 
 

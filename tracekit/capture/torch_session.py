@@ -52,7 +52,7 @@ class TorchSession(Session):
         self._is_hooked = False
         self._profile: Any = None
         self._optimizer: Any = None  # whose steps are counted: the first that makes one
-        self._steps_made, self._is_in_step = 0, False
+        self._steps_made, self._is_in_step, self._has_stepped = 0, False, False
         self._step: Any = None  # the annotation of the step that goes on
         self._job: dict[str, Any] = {}  # what torch.distributed says of the job
         self._machines: dict[str, str] = {}  # of each rank, by the name that its file gives its host
@@ -191,13 +191,27 @@ class TorchSession(Session):
             self._fail("this torch has no hooks for all optimizers, so steps are not counted; use --after and --for.")
             return
         self._undo.append(register(self._stepped).remove)
+        # The hook runs inside the annotation of Optimizer.step, which would last until the profile ends.
+        annotation = sys.modules["torch.autograd.profiler"].record_function
+        leave = annotation.__exit__
+
+        def left(block: Any, *raised: Any) -> Any:
+            result = leave(block, *raised)
+            if self._has_stepped and block.name.startswith("Optimizer.step#"):
+                self._has_stepped = False
+                self._next_step()
+            return result
+
+        self._replace(annotation, "__exit__", left)
         self._enter_step()
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
         if self._optimizer is None:
             self._optimizer = optimizer
-        if optimizer is not self._optimizer or self.counter is None or os.getpid() != self._pid:
-            return
+        self._has_stepped = optimizer is self._optimizer and os.getpid() == self._pid
+
+    def _next_step(self) -> None:
+        assert self.counter is not None
         self._steps_made += 1
         self._leave_step()
         if self._is_in_step:

@@ -15,7 +15,7 @@ import argparse
 from collections.abc import Sequence
 
 import torch
-from torch_ranks import TWO_RANKS, barrier, gpus, join, rank, run, wait
+from torch_ranks import TWO_RANKS, barrier, gpus, join, positive, rank, run, wait
 
 import tracekit
 from tracekit import cores
@@ -71,8 +71,8 @@ def of_gpus(size: int, products: int) -> None:
 def main() -> None:
     """Run the experiment on two GPUs, on the CPUs of the ranks, or on the one device there is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", type=int, help="rows of the matrix [4000; on CPU 128 and 1000]")
-    parser.add_argument("--products", type=int, help="products per device [50; on CPU 5000 and 20]")
+    parser.add_argument("--size", type=positive, help="rows of the matrix [4000; on CPU 128 and 1000]")
+    parser.add_argument("--products", type=positive, help="products per device [50; on CPU 5000 and 20]")
     options = parser.parse_args()
     if gpus():
         if gpus() < 2:

@@ -10,7 +10,7 @@ On CPU PyTorch has one device, to and from which nothing is copied: there it say
 import argparse
 
 import torch
-from torch_ranks import gpus, run, wait
+from torch_ranks import gpus, positive, run, wait
 
 import tracekit
 
@@ -48,8 +48,8 @@ def experiment(size: int, products: int) -> None:
 def main() -> None:
     """Run the experiment on the first GPU."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", type=int, default=4000, help="rows of the matrix [4000]")
-    parser.add_argument("--products", type=int, default=50, help="products, and copies of their results [50]")
+    parser.add_argument("--size", type=positive, default=4000, help="rows of the matrix [4000]")
+    parser.add_argument("--products", type=positive, default=50, help="products, and copies of their results [50]")
     options = parser.parse_args()
     if not gpus():
         print("No GPU: to and from PyTorch's one CPU device nothing is copied, so nothing can be shown.")

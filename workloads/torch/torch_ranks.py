@@ -1,5 +1,6 @@
 """What the workloads for PyTorch share: their devices, the ranks of a job, and one sentence where memory runs out."""
 
+import argparse
 import os
 import sys
 from collections.abc import Callable
@@ -9,6 +10,13 @@ import torch
 import torch.distributed as dist
 
 TWO_RANKS = "tracekit capture --processes 2 SCRIPT, or torchrun --nproc-per-node 2"
+
+
+def positive(text: str) -> int:
+    """The number that an option gives, 1 or more."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
 
 
 def join() -> int:
@@ -62,7 +70,7 @@ def run(main: Callable[[], None]) -> None:
             raise
         short = str(error).splitlines()[0]
     if short is not None:  # outside of the block, where nothing holds the tensors any more
-        sys.exit(f"The memory is too small for this size: give a smaller --size or --batch ({short}).")
+        sys.exit(f"The memory is too small for this size: give a smaller one, --help tells the option ({short}).")
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

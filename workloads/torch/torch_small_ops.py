@@ -19,7 +19,7 @@ from collections.abc import Callable
 from statistics import median
 
 import torch
-from torch_ranks import gpus, run, wait
+from torch_ranks import gpus, positive, run, wait
 
 import tracekit
 
@@ -114,9 +114,9 @@ def experiment(device: str, length: int, operations: int) -> None:
 def main() -> None:
     """Run on the first device."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--length", type=int, default=1000, help="of the vectors [1000]")
-    parser.add_argument("--operations", type=int, default=500, help="in each chain [500]")
-    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of the table [1000 to 1000000]")
+    parser.add_argument("--length", type=positive, default=1000, help="of the vectors [1000]")
+    parser.add_argument("--operations", type=positive, default=500, help="in each chain [500]")
+    parser.add_argument("--lengths", type=positive, nargs="+", default=LENGTHS, help="of the table [1000 to 1000000]")
     options = parser.parse_args()
     device = "cuda:0" if gpus() else "cpu"
     with tracekit.unrecorded():

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
-from torch_ranks import TWO_RANKS, barrier, gpus, join, rank, run, wait
+from torch_ranks import TWO_RANKS, barrier, gpus, join, positive, rank, run, wait
 
 import tracekit
 from tracekit import cores
@@ -77,18 +77,21 @@ def check_same_change(mine: Model, theirs: Model, device: str) -> None:
 def main() -> None:
     """Train on one device, and on those of all ranks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=10, help="of each training [10]")
-    parser.add_argument("--batch", type=int, default=256, help="images in a batch, all ranks together [256]")
+    parser.add_argument("--steps", type=positive, default=10, help="of each training [10]")
+    parser.add_argument("--batch", type=positive, help="images in a batch, all ranks together [256, or a few less]")
     parser.add_argument("--bucket-mb", type=float, default=25, help="gradients in one all-reduce, in MB [25]")
     parser.add_argument("--data", type=Path, help="directory of Fashion-MNIST [Debian's; else noise]")
     options = parser.parse_args()
     ranks = join()
+    batch = options.batch or 256 - 256 % ranks
+    if batch % ranks:  # the mean of the ranks' means is that of all only where their parts are alike
+        sys.exit(f"--batch {batch} cannot be split alike over {ranks} ranks: give a multiple of {ranks}.")
     device = f"cuda:{torch.cuda.current_device()}" if gpus() else "cpu"
     if device == "cpu":
         torch.set_num_threads(max(1, int(cores.usable() / ranks)))
     directory = options.data or (DEBIAN_DIR if DEBIAN_DIR.is_dir() else None)
     data = load(directory) if directory else synthetic(0)
-    every = batches(data, options.batch, np.random.default_rng(0))
+    every = batches(data, batch, np.random.default_rng(0))
     whole = [batch for _, batch in zip(range(options.steps), every, strict=False)]
     part = [(images[rank() :: ranks], labels[rank() :: ranks]) for images, labels in whole]
     with tracekit.unrecorded():  # the first steps choose algorithms
