@@ -54,7 +54,7 @@ def test_copies_of_such_sizes_have_no_bandwidth(tmp_path):
     assert copies[["bytes", "bytes_per_s", "best_bytes_per_s"]].isna().all(axis=None)
 
 
-def test_texts_of_many_thousand_letters_are_cut_in_their_middle_and_stay_apart(tmp_path):
+def test_names_of_many_thousand_letters_are_cut_in_their_middle_and_stay_apart(tmp_path):
     path = write(tmp_path, [1, 2, 3, 4])
     trace = json.loads(path.read_text())
     names = [f"{'a' * 10_000}{middle}{'b' * 10_000}" for middle in ("", "x", "y", "x")]
@@ -66,4 +66,15 @@ def test_texts_of_many_thousand_letters_are_cut_in_their_middle_and_stay_apart(t
     assert whole == names[0]
     assert first == again != second
     assert [first[:10_000], first[-10_000:], len(first)] == ["a" * 10_000, "b" * 10_000, 20_016]
-    assert "2 texts of more than 20,000 letters: their middle is left out." in trace.notes
+    assert "2 names of more than 20,000 letters: their middle is left out." in trace.notes
+
+
+def test_the_ranks_of_a_large_job_are_whole(tmp_path):
+    path = write(tmp_path, [1])
+    trace = json.loads(path.read_text())
+    (event,) = trace["traceEvents"]
+    args = {"Collective name": "allreduce", "Group size": 8192, "Process Group Ranks": str([*range(8192)])}
+    event |= {"name": "ncclDevKernel_AllReduce", "cat": "kernel", "args": event["args"] | args}
+    path.write_text(json.dumps(trace))
+    (ranks,) = tracekit.read(path).events["ranks"]
+    assert ranks == ",".join(map(str, range(8192)))

@@ -345,7 +345,7 @@ def _host_trace(path: Path, file_type: FileType) -> HostTrace | None:
     host = _as_written(path, file_type)
     if host is None or host.is_fitted:
         return host
-    bounded = losses.with_bounded_texts(losses.without_impossible_sizes(host.trace))
+    bounded = losses.with_bounded_names(losses.without_impossible_sizes(host.trace))
     return replace(host, trace=device_clocks.fit(bounded), is_fitted=True)
 
 

@@ -18,7 +18,7 @@ _LONGEST = 200
 # More bytes than one event, and than all events of a file, can move (35 TB, 72 PB): int64 then holds every sum of them.
 _MOST_BYTES, _MOST_BYTES_IN_ALL = 1 << 45, 1 << 56
 # Names of kernels reach some thousand letters. Each table of a report holds them anew.
-_MOST_LETTERS = 20_000
+_MOST_LETTERS, _NAMES = 20_000, ("name", "hlo_op", "hlo_module", "program", "framework_op")
 
 
 class Lost(NamedTuple):
@@ -75,23 +75,21 @@ def without_impossible_sizes(trace: Trace) -> Trace:
     )
 
 
-def with_bounded_texts(trace: Trace) -> Trace:
-    """The trace of a file with its longest texts shortened in their middle, where a number keeps them apart."""
+def with_bounded_names(trace: Trace) -> Trace:
+    """The trace of a file with its longest names shortened in their middle, where a number keeps them apart."""
     new: dict[str, str] = {}
     frames: dict[str, Any] = {}
     for name in FRAME_COLUMNS:
         table = getattr(trace, name)
-        for column, dtype in table.dtypes.items():
-            if not isinstance(dtype, pd.CategoricalDtype):
-                continue
+        for column in (each for each in _NAMES if each in table):
             long = {text: _bounded(text) for text in labels(table[column].array) if len(text) > _MOST_LETTERS}
             if long:
                 renamed = table[column].cat.rename_categories(long)
-                frames[name] = frames.get(name, table).assign(**{str(column): renamed})
+                frames[name] = frames.get(name, table).assign(**{column: renamed})
                 new |= long
     if not new:
         return trace
-    note = f"{quantity(len(new), 'text')} of more than {_MOST_LETTERS:,} letters: their middle is left out."
+    note = f"{quantity(len(new), 'name')} of more than {_MOST_LETTERS:,} letters: their middle is left out."
     return replace(trace, **frames, notes=(*trace.notes, note))
 
 
