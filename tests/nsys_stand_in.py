@@ -32,7 +32,7 @@ if command == "profile":
     raw = os.path.exists(os.path.join(home, "raw"))
     with open(options["output"] + (".qdstrm" if raw else ".nsys-rep"), "w") as report:
         report.write("a report")
-    sys.exit(code)
+    sys.exit(0 if code == 130 else code)  # as nsys 2022.4.2 and 2023.4.4 end where the program was interrupted
 if not open(words[0]).read().startswith("a report"):
     sys.exit("[1/1] [0%  ] x\\nExportation error: Version number is invalid: 2025@5@1@121-255136380782v0")
 shutil.copy(os.path.join(home, "export.sqlite"), options["output"])

@@ -103,6 +103,14 @@ def test_a_script_runs_under_nsys_with_its_own_output_and_exit_code_and_leaves_a
     assert (trace.events["name"].tolist(), trace.notes) == (["gemm"], ())
 
 
+def test_an_interrupted_script_has_its_own_exit_code_and_leaves_an_export(nsys, tmp_path):
+    write(tmp_path, "raise KeyboardInterrupt")
+    code, _, err = capture(tmp_path, "s.py")
+    assert (code, err.splitlines()[-1]) == (130, "Next: tracekit report t")
+    (facts,) = (tmp_path / "t").glob("plugins/profile/*/capture.json")
+    assert json.loads(facts.read_text())["exit_code"] == 130
+
+
 def test_what_the_script_writes_to_a_file_stays_there_where_nsys_hands_no_descriptor_on(nsys, tmp_path):
     write(tmp_path, "for number in range(20):\n    print('line', number)")
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"

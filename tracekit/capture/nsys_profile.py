@@ -60,6 +60,7 @@ def record(
         exit_code, said = _run(nsys, report.with_suffix(""), draft / "status.json", [kind, script, *args])
         load.stop()
         status = _status(draft / "status.json")
+        exit_code = exit_code or int(status.get("exit_code", 0))  # of a script that was interrupted, nsys says 0
         if "problem" in status:
             raise CaptureError(status["problem"])
         if problem := _exported(nsys, report, folder / name, said):
