@@ -75,7 +75,7 @@ def work(document: Document) -> tuple[Mask, list[str]]:
     Of categories that Kineto does not know these are the events on a process of a device, but no waits; and on the
     host's own process those that a queue of a device ran, by their category or their stream.
     """
-    category = categories(document)
+    category = named(document.cat)
     known = by_label(category, lambda text: kind_of(text) is not None).astype(bool)
     complete = np.asarray(document.ph == "X") & document.timed
     other = ~known & complete & ~_matches(category, _OF_HOST)
@@ -110,9 +110,8 @@ def work(document: Document) -> tuple[Mask, list[str]]:
     return known | (other & of_device & ~tells & ~waits), notes
 
 
-def categories(document: Document) -> pd.Categorical:
-    """The category of each event, (n,); "" where it has none, as on the devices of torch_npu."""
-    column = document.cat
+def named(column: pd.Categorical) -> pd.Categorical:
+    """The categories of n events; "" where one has none, as on the devices of torch_npu."""
     if not len(column) or column.codes.min() >= 0:
         return column
     return (column if "" in column.categories else column.add_categories([""])).fillna("")
@@ -130,7 +129,7 @@ def _matches(categories: pd.Categorical, wanted: re.Pattern[str]) -> Mask:
 
 def taken(document: Document, rows: Rows, devices: pd.Categorical) -> list[str]:
     """The notes on the events `rows`, work of `devices`, whose categories Kineto does not know."""
-    category = categories(document)[rows]
+    category = named(document.cat[rows])
     notes = []
     for name in sorted(each for each in set(category) if kind_of(each) is None):
         own = np.asarray(category == name)
@@ -165,7 +164,7 @@ def device_processes(document: Document) -> dict[str, str]:
     metadata = zip(document.pid[rows], document.args(rows, dict), strict=True)
     labels = {pid: str(args.get("labels", "")).strip() for pid, args in metadata}
     complete = np.flatnonzero(np.asarray(document.ph == "X"))
-    category_of = categories(document)
+    category_of = named(document.cat)
     first = complete[distinct(document.pid.codes[complete], category_of.codes[complete])[1]]
     pairs = [(pid, category.lower()) for pid, category in zip(document.pid[first], category_of[first], strict=True)]
     hosts = {pid for pid, category in pairs if category in _HOST_PROCESS}
@@ -215,7 +214,7 @@ def other_processes(document: Document) -> dict[str, str]:
 def of_processes(document: Document, rows: Rows, gpus: pd.Categorical, given: NDArray[np.bool_]) -> pd.Categorical:
     """The devices of the events `rows`, which are `gpus` but where their process is another device, or their category
     names one: that tells the type, and the number too where it is not `given` with the event."""
-    processes, category_of = document.pid[rows], categories(document)[rows]
+    processes, category_of = document.pid[rows], named(document.cat[rows])
     devices = device_processes(document)
     which, first = distinct(gpus.codes, processes.codes, category_of.codes, given)
     names = []

@@ -109,7 +109,7 @@ def read(
     lanes = _labels([record.stream for record in records], _threads(document, rows), lane)
     launch = _launches(document, (rows, correlations, device_names, lanes), calls, ids)
     name = names(document, rows)
-    kind_columns = _kinds(name, kineto_devices.categories(document)[rows], records)
+    kind_columns = _kinds(name, kineto_devices.named(document.cat[rows]), records)
     collectives = np.flatnonzero(kind_columns["kind"] == Kind.COLLECTIVE.value)
     unnamed = np.array([row for row in collectives.tolist() if records[row].collective is None], np.int64)
     for row, annotation in _annotations(document, unnamed, launch, annotations).items():
