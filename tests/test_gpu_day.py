@@ -117,12 +117,13 @@ def test_each_tool_is_counted_without_tracekit(modules, name):
     assert figures.hidden_ms == pytest.approx((kernels + known["mem"] - known["busy"]) / 1e3)
 
 
-def test_every_workload_has_its_part(modules):
-    paths = (ROOT / "workloads").glob("*.py")
+@pytest.mark.parametrize(("table", "directory"), [("WORKLOADS", "workloads"), ("TORCH_WORKLOADS", "workloads/torch")])
+def test_every_workload_has_its_part(modules, table, directory):
+    paths = (ROOT / directory).glob("*.py")
     workloads = {path.stem for path in paths if '__name__ == "__main__"' in path.read_text("utf-8")}
-    assert set(modules[1].WORKLOADS) == workloads
-    for name, workload in modules[1].WORKLOADS.items():
-        source = (ROOT / "workloads" / f"{name}.py").read_text("utf-8")
+    assert set(getattr(modules[1], table)) == workloads
+    for name, workload in getattr(modules[1], table).items():
+        source = (ROOT / directory / f"{name}.py").read_text("utf-8")
         for options in (workload.cpu, workload.gpu, workload.tight or ""):
             for option in re.findall(r"--[a-z-]+", options):
                 assert f'"{option}"' in source, f"{name}.py has no {option}"
@@ -189,6 +190,23 @@ def test_a_rehearsal_leaves_a_folder_and_an_archive(tmp_path, monkeypatch):
     with tarfile.open(tmp_path / "day.tar.gz") as tar:
         names = set(tar.getnames())
     assert {"day/README.md", "day/logs/nvidia-smi.txt", "day/reports/compare-jax-nsys/report.html"} <= names
+
+
+def test_captures_alone_are_reported_elsewhere(tmp_path):
+    out = tmp_path / "day"
+    process = run_day(out, "--platform", "cpu", "--captures-only", "--only", "compare-jax", "small-copies")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert not (out / "reports").exists()
+    command = [sys.executable, GPU_DAY / "gpu_day.py", "--report", out]
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
+    summary = json.loads((out / "summary.json").read_text())
+    names = {each["name"] for each in summary["outcomes"] if each["state"] == "ok"}
+    assert names == {"devices", "compare-jax", "small-copies", "report compare-jax", "report small-copies"}
+    assert summary["figures"][0]["tool"] == "tracekit capture, by JAX's profiler"
+    process = subprocess.run([*command[:-1], tmp_path], capture_output=True, text=True)
+    assert process.returncode == 1
+    assert "is not the folder of a GPU day" in process.stderr
 
 
 def test_without_a_gpu_it_says_what_is_missing(tmp_path, monkeypatch):

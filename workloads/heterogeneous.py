@@ -65,8 +65,8 @@ def three_devices() -> list[Any]:
         print("No accelerators: three virtual CPU devices, which share the cores.")
         return list(jax.devices()[:3])
     if len(devices) < 2:
-        print(f"One accelerator ({devices[0].device_kind}): the CPU takes the place of the second.")
-    return [jax.devices("cpu")[0], *devices, *jax.devices("cpu")[:1]][:3]
+        print(f"One accelerator ({devices[0].device_kind}) computes both branches, one after the other.")
+    return [jax.devices("cpu")[0], *devices, *devices][:3]
 
 
 class Network:
@@ -80,7 +80,8 @@ class Network:
         self.home, *self.away = devices
         self.x, self.out, self.local = jax.device_put((x, out, list(weights)), self.home)
         self.weights = [jax.device_put(weight, device) for weight, device in zip(weights, self.away, strict=True)]
-        mesh = jax.make_mesh((BRANCHES,), ("branch",), axis_types=(AxisType.Auto,), devices=self.away)
+        own = list(dict.fromkeys(self.away))
+        mesh = jax.make_mesh((len(own),), ("branch",), axis_types=(AxisType.Auto,), devices=own)
         self.copies = NamedSharding(mesh, PartitionSpec())
         self.split = jax.device_put(weights, NamedSharding(mesh, PartitionSpec("branch")))
 
@@ -113,9 +114,6 @@ def main() -> None:
         print(f"The three parts need three devices, and there are {len(devices)}: nothing to show.")
         print("On CPU: tracekit capture --devices 3, or unset JAX_NUM_CPU_DEVICES and XLA_FLAGS.")
         return
-    accelerators = {device for device in devices if device.platform != "cpu"}
-    if len(accelerators) == 1:  # a mesh holds devices of one kind
-        devices = [devices[0], *accelerators, *accelerators]
     size = options.size or common.by_device(devices[1], 1024, 8192)
     network = Network(devices, options.rows or common.by_device(devices[1], 1024, 8192), size)
     ways: dict[str, Callable[[], jax.Array]] = {

@@ -121,8 +121,10 @@ def sources(results: Path) -> Iterable[tuple[str, str, Path]]:
     """Program, tool and file of everything that a day may leave."""
     for framework in ("jax", "torch"):
         yield framework, "walls", results / "compare" / f"{framework}.json"
-        if framework == "jax":
-            yield framework, "tracekit, of JAX's profiler", results / "reports" / "compare-jax" / "summary.json"
+        owner = {"jax": "JAX", "torch": "PyTorch"}[framework]
+        for name, tool in (("", f"{owner}'s profiler"), ("-by-nsys", "Nsight Systems")):
+            summary = results / "reports" / f"compare-{framework}{name}" / "summary.json"
+            yield framework, f"tracekit capture, by {tool}", summary
         yield framework, "Nsight Systems' own tables", results / "compare" / f"{framework}-nsys.sqlite"
         yield (
             framework,

@@ -7,6 +7,8 @@ folder and its tar archive are yours to send.
 
     python benchmarks/gpu_day/gpu_day.py
     python benchmarks/gpu_day/gpu_day.py --platform cpu       (a rehearsal without a GPU, in small sizes)
+    python benchmarks/gpu_day/gpu_day.py --captures-only      (where a GPU is paid by the minute)
+    python benchmarks/gpu_day/gpu_day.py --report FOLDER      (and at home the reports of such a day)
 
 It runs in the Python that starts it, which must have jax with CUDA; tracekit is taken from this clone. Where no GPU is
 seen it says what is missing, and exits with 1.
@@ -27,11 +29,12 @@ from pathlib import Path
 from typing import Any
 
 from comparison import compare, table
-from parts import Part, Parts
+from parts import Outcome, Part, Parts
 from results import Day, Layout, keep_small, reports_of, write
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("programs.py")
+NO_TORCH = "torch is not installed in this Python"
 REPORTING_S = 110.0  # of the time, kept for reports
 ROOMY_BYTES = 24 << 30  # a GPU with less gets the workloads' smaller sizes
 LIBRARIES = ("jax", "numpy", "pandas", "pyarrow", "numba", "msgspec", "matplotlib", "rich", "typer")
@@ -67,6 +70,13 @@ WORKLOADS = {
     "heterogeneous": Workload("--rows 128 --size 128", "--rows 4096 --size 4096"),
     "autoparallel": Workload("--steps 2 --batch 256"),
     "multiprocess": Workload("--size 32 --products 10"),
+}
+# All of workloads/torch.
+TORCH_WORKLOADS = {
+    "torch_concurrent": Workload("--size 32 --products 20"),
+    "torch_copy_overlap": Workload("--size 200 --products 4"),
+    "torch_small_ops": Workload("--length 16 --operations 20 --lengths 16"),
+    "torch_training": Workload("--steps 1"),
 }
 
 
@@ -127,7 +137,7 @@ def small_parts(layout: Layout, machine: Machine) -> list[Part]:
             )
             for name, flag in flags.items()
         ),
-        capture(layout, "small-copies", PROGRAMS, "copies", "--profiler", "jax", *_size(machine, 1024, 5)),
+        capture(layout, "small-copies", PROGRAMS, "copies", "--profiler", "tracekit", *_size(machine, 1024, 5)),
         capture(layout, "small-all-reduce", PROGRAMS, "all-reduce", *_size(machine, 512, 5), missing=alone),
     ]
 
@@ -143,7 +153,7 @@ def compare_parts(layout: Layout, machine: Machine) -> list[Part]:
     size = _size(machine, 4096, 20)
     cpu = machine.platform == "cpu"
     no_nsys = "" if machine.nsys else "nsys is not on PATH (it comes with the CUDA toolkit, or as nsight-systems-cli)"
-    no_torch = "" if machine.torch and not cpu else "torch is not installed in this Python"
+    no_torch = "" if machine.torch else NO_TORCH
     if machine.torch and cpu:
         no_torch = "PyTorch's program is for GPUs only"
     parts = []
@@ -153,8 +163,10 @@ def compare_parts(layout: Layout, machine: Machine) -> list[Part]:
         kineto = layout.compare(f"{framework}-torch.pt.trace.json")
         name = f"compare {framework}"
         parts.append(Part(name, python(*program, "--json", layout.compare(f"{framework}.json")), 60, missing=missing))
-        if framework == "jax":
-            parts.append(capture(layout, "compare-jax", *program, "--profiler", "jax", limit_s=60))
+        captured = ["--framework", framework, *program, "--profiler", "tracekit"]
+        parts.append(capture(layout, f"compare-{framework}", *captured, limit_s=60, missing=missing))
+        captured = ["--profiler", "nsys", *program, "--profiler", "tracekit"]
+        parts.append(capture(layout, f"compare-{framework}-by-nsys", *captured, limit_s=90, missing=missing or no_nsys))
         # On CPU there is no CUDA whose profiler could be started.
         region = [] if cpu else ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
         nsys = ["nsys", "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node"]
@@ -188,6 +200,10 @@ def workload_parts(layout: Layout, machine: Machine) -> list[Part]:
                 missing = "NCCL takes one process a GPU, and there is one GPU"
         script = ROOT / "workloads" / f"{name}.py"
         parts.append(capture(layout, name, *options, script, *workload.arguments(machine), missing=missing))
+    missing = "" if machine.torch else NO_TORCH
+    for name, workload in TORCH_WORKLOADS.items():
+        script = ROOT / "workloads" / "torch" / f"{name}.py"
+        parts.append(capture(layout, name, script, *workload.arguments(machine), missing=missing))
     return parts
 
 
@@ -196,8 +212,9 @@ def report_parts(layout: Layout) -> list[Part]:
     traces: dict[str, tuple[Path, list[str]]] = {
         path.name: (path, []) for path in sorted((layout.root / "traces").glob("*"))
     }
-    if "compare-jax" in traces:
-        traces["compare-jax"] = traces["compare-jax"][0], ["--phase", "both"]
+    for name in traces:
+        if name.startswith("compare-"):  # the other tools recorded that phase alone
+            traces[name] = traces[name][0], ["--phase", "both"]
     for path in (*layout.compare("").glob("*.sqlite"), *layout.compare("").glob("*.pt.trace.json")):
         traces[f"compare-{path.name.partition('.')[0]}"] = path, []
     order = sorted(traces, key=lambda name: (not name.startswith("compare"), name.startswith("small"), name))
@@ -250,7 +267,7 @@ def lacking(machine: Machine | None, wanted: str) -> list[str]:
 
 
 def run(layout: Layout, parts: Parts, wanted: str, only: list[str], reserve_s: float) -> Machine | None:
-    """Run the day: first what tells whether there is a GPU, then captures until the reserve, then reports."""
+    """Run the day: first what tells whether there is a GPU, then captures until the reserve, then (if any) reports."""
 
     def chosen(candidates: Iterable[Part]) -> list[Part]:
         return [part for part in candidates if not only or any(part.name.startswith(name) for name in only)]
@@ -266,8 +283,14 @@ def run(layout: Layout, parts: Parts, wanted: str, only: list[str], reserve_s: f
         chosen([*small_parts(layout, machine), *compare_parts(layout, machine), *workload_parts(layout, machine)])
     )
     parts.deadline = end
-    parts.run_all(report_parts(layout), workers=max(1, min(8, (os.cpu_count() or 1) // 2)))
+    if reserve_s:
+        report(layout, parts)
     return machine
+
+
+def report(layout: Layout, parts: Parts) -> None:
+    """A report of every trace, some side by side."""
+    parts.run_all(report_parts(layout), workers=max(1, min(8, (os.cpu_count() or 1) // 2)))
 
 
 def main() -> int:
@@ -279,7 +302,11 @@ def main() -> int:
     )
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="only parts whose names begin so")
     parser.add_argument("--minutes", type=float, default=10.0, help="for everything [10]")
+    parser.add_argument("--captures-only", action="store_true", help="no reports: --report makes them elsewhere")
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="the reports of such a day, into its folder")
     options = parser.parse_args()
+    if options.report:
+        return report_later(options.report.absolute(), options.minutes * 60)
     started = datetime.now().astimezone()
     layout = Layout((options.out or ROOT / "reports" / f"gpu-day-{started:%Y-%m-%d-%H%M%S}").absolute())
     layout.root.mkdir(parents=True)
@@ -293,11 +320,11 @@ def main() -> int:
     parts = Parts(layout.root / "logs", time.monotonic() + seconds, env)
     notes = []
     try:
-        machine = run(layout, parts, options.platform, options.only, min(REPORTING_S, seconds / 4))
+        reserve_s = 0.0 if options.captures_only else min(REPORTING_S, seconds / 4)
+        machine = run(layout, parts, options.platform, options.only, reserve_s)
     except KeyboardInterrupt:
         machine = machine_of(layout.devices)
         notes.append("The day was interrupted.")
-    figures, problems = compare(layout.root)
     devices = json.loads(layout.devices.read_text("utf-8")) if layout.devices.exists() else {}
     facts = {
         "started": started.isoformat(timespec="seconds"),
@@ -305,21 +332,40 @@ def main() -> int:
         "jax": devices.get("jax"),
         "devices": ", ".join(devices.get("kinds", [])) or None,
     }
-    missing = [*notes, *lacking(machine, options.platform), *problems]
-    day = Day(facts, missing, parts.outcomes, figures, keep_small(layout), reports_of(layout))
+    measured = machine is not None and (machine.platform != "cpu" or options.platform == "cpu")
+    tell(layout, facts, [*notes, *lacking(machine, options.platform)], parts.outcomes, measured)
+    return 0 if measured else 1
+
+
+def report_later(root: Path, seconds: float) -> int:
+    """Report what a day has captured, on this machine; the exit code."""
+    layout = Layout(root)
+    try:
+        day = json.loads((root / "summary.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{root} is not the folder of a GPU day: {error}") from error
+    parts = Parts(root / "logs", time.monotonic() + seconds, {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"})
+    parts.outcomes += [Outcome(**each) for each in day["outcomes"] if not each["name"].startswith("report ")]
+    report(layout, parts)
+    tell(layout, day["facts"], day["lacking"], parts.outcomes, True)
+    return 0
+
+
+def tell(layout: Layout, facts: dict[str, Any], lacking: list[str], outcomes: list[Outcome], measured: bool) -> None:
+    """Compare, write the folder's files and its archive, and print what was found."""
+    figures, problems = compare(layout.root)
+    day = Day(facts, [*lacking, *problems], outcomes, figures, keep_small(layout), reports_of(layout))
     archive = write(layout, day)
     print()
     for sentence in day.lacking:
         print(sentence)
     if figures:
         print("\n".join(table(figures)))
-    failed = [each.name for each in parts.outcomes if each.state in ("failed", "stopped")]
+    failed = [each.name for each in outcomes if each.state in ("failed", "stopped")]
     if failed:
-        print(f"{len(failed)} of {len(parts.outcomes)} parts failed or were stopped: {', '.join(failed)}.")
-    measured = machine is not None and (machine.platform != "cpu" or options.platform == "cpu")
+        print(f"{len(failed)} of {len(outcomes)} parts failed or were stopped: {', '.join(failed)}.")
     end = "send this file home" if measured else "without a GPU there was nothing to measure"
     print(f"Wrote {layout.root}/README.md\nWrote {archive} ({archive.stat().st_size / 1e6:.1f} MB): {end}.")
-    return 0 if measured else 1
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@
 * "steps": SGD steps of a small network, many small kernels each, as CUDA graphs wherever XLA makes them.
 * "all-reduce": products and all-reduces over all devices.
 * "copies": products, and beside them copies to the device and from it, each on a stream of its own. Phases "compute",
-  "to device" and "to host" apart, then "both". Written for JAX and for PyTorch. A profiler other than JAX's records
-  "both" alone, with the others left out.
+  "to device" and "to host" apart, then "both". Written for JAX and for PyTorch. A profiler that the program itself
+  starts records "both" alone, with the others left out.
 """
 
 import argparse
@@ -206,7 +206,7 @@ def copies(options: argparse.Namespace) -> dict[str, Any]:
         program.prepare()
         program.run(True, True, True)
     phases = {"compute": (True, False, False), "to device": (False, True, False), "to host": (False, False, True)}
-    phases = (phases if options.profiler in ("none", "jax") else {}) | {"both": (True, True, True)}
+    phases = (phases if options.profiler in ("none", "tracekit") else {}) | {"both": (True, True, True)}
     walls = {}
     for name, work in phases.items():
         program.prepare()
@@ -219,7 +219,7 @@ def copies(options: argparse.Namespace) -> dict[str, Any]:
 
 def region(name: str, others: list[str], options: argparse.Namespace) -> AbstractContextManager[Any]:
     """What records or marks a phase."""
-    if options.profiler == "jax":
+    if options.profiler == "tracekit":
         import tracekit
 
         return tracekit.phase(name, alone=others if name == "both" else ())
@@ -235,7 +235,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=4096, help="rows of the matrices [4096]")
     parser.add_argument("--rounds", type=int, default=20, help="steps, or products and copies [20]")
     parser.add_argument("--framework", choices=["jax", "torch"], default="jax", help="of copies [jax]")
-    parser.add_argument("--profiler", choices=["none", "jax", "nsys", "torch"], default="none", help="around copies")
+    parser.add_argument(
+        "--profiler", choices=["none", "tracekit", "nsys", "torch"], default="none", help="around copies"
+    )
     parser.add_argument("--out", type=Path, help="the trace of PyTorch's profiler")
     parser.add_argument("--json", type=Path, help="where to write what was found")
     options = parser.parse_args()

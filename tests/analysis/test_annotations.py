@@ -100,6 +100,9 @@ def test_steps_that_only_devices_show_have_no_thread():
         ("CommonPjRtClient::CreateOutputs", "python", "xplane", "runtime"),
         ("backend_compile_and_load", "python", "xplane", "runtime"),
         ("anything", "tf_XLAEigen/123", "xplane", "runtime"),
+        ("D2H Copy From Staging Buffer", "python", "xplane", "runtime"),
+        ("ThenExecuteCallback:RecordEvent", "python", "xplane", "runtime"),
+        ("anything", "pjrt_async_work_runner/7", "xplane", "runtime"),
         ("my::range", "thread 1 (python3)", "kineto", "annotation"),
         ("## wait() ##", "thread 1 (python3)", "kineto", "annotation"),
     ],
@@ -122,6 +125,16 @@ def test_what_lies_inside_a_compiler_is_one_of_its_passes():
     elsewhere = spans_of(("beside", None, 5, 10), thread="other")
     table = annotations(trace(ROWS, join([marks, elsewhere]))).set_index("name")["kind"]
     assert table[table == "annotation"].index.tolist() == ["across", "beside", "between"]
+
+
+def test_what_lies_inside_the_executor_of_a_program_is_the_runtimes():
+    marks = spans_of(
+        ("PjRtCpuExecutable::ExecuteHelper", None, 0, 20),
+        ("command_buffer_5", None, 5, 10),
+        ("after", None, 25, 30),
+    )
+    table = annotations(trace(ROWS, marks)).set_index("name")["kind"]
+    assert table[table == "annotation"].index.tolist() == ["after"]
 
 
 def test_a_trace_without_spans_or_work_has_none():

@@ -225,6 +225,14 @@ def test_launches_that_a_stream_captures_did_not_run():
     assert not launched(range(43, 101), range(1, 101), names[1:]).is_complete
 
 
+def test_launches_that_xla_builds_a_graph_of_did_not_run():
+    graph = ("cuGraphCreate (CudaGraph:1)", *["Memset"] * 40, "cuGraphAddChildGraphNode (CudaGraph:2)")
+    assert launched(range(43, 101), range(1, 101), graph).is_complete
+    assert not launched(range(43, 101), range(1, 101), graph[1:]).is_complete
+    nodes = ["cuGraphAddMemcpyNode (CudaGraph:3)"] * 40
+    assert launched(range(41, 101), range(1, 101), nodes).is_complete
+
+
 def test_replicas_are_counted_by_the_names_that_were_recorded_which_are_perhaps_not_all():
     losses = {"host": ["h"], "what": ["replicas"], "lost": [5], "total": [7], "evidence": ["names replica_6"]}
     report = analyse(Trace(events=table(row("gpu:0", 0, 100)), losses=frame(LOSS_COLUMNS, losses), source="x"))

@@ -128,6 +128,19 @@ def test_phases_are_judged_as_they_are_marked():
     assert tracekit.analyse(THREE, phases=["train"]).steady is None
 
 
+def test_phases_without_comparison_are_what_a_report_is_about_where_compiling_around_them_hides_them():
+    made = run((10, 0), (10, 0), (10, 0), outside=100)
+    report = tracekit.analyse(made, phases=["train"])
+    assert (report.compared, report.steady) == (("train",), None)
+    assert report.headline == "train: gpu:0 was busy 50.0 % of the time (the trace holds one device)."
+    assert report.scope == "only what ran in the phases counts: train (60.00 ms in all)."
+    assert "Only what ran in the phases counts here: train." in page(report).replace("\u00a0", " ")
+    assert report.summary()["compared"] == ["train"]
+    # Little is compiled, or it is the phases that compile.
+    for whole in (run((10, 0), (10, 0), (10, 0)), run((90, 80), (90, 80), (90, 80))):
+        assert tracekit.analyse(whole, phases=["train"]).compared == ()
+
+
 def test_a_longer_first_step_without_evidence_is_only_told():
     (sentence, *_) = next(
         section for section in tracekit.analyse(run((90, 0), (10, 0), (12, 0))).sections if section.key == "steps"

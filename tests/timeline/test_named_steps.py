@@ -49,6 +49,17 @@ def test_a_phase_is_no_step_whatever_it_is_called():
     assert numbers(spans) == [None, None]
 
 
+def test_the_loop_of_a_program_makes_no_steps():
+    """XLA's executor for GPUs marks the turns of a `while` so, inside of the call that runs the program."""
+    marks = (*((f"[iter={at}]", 10 * at, 10 * at + 9) for at in range(6)),)
+    run = (
+        ("[0] GpuExecutable::ExecuteThunks", 0, 60),
+        ("CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice", 0, 60),
+    )
+    assert numbers(named(*run, *marks)) == [None] * 8
+    assert numbers(join([named(*run, thread="other"), named(*marks)])) == [None, None, 0, 1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize(
     ("texts", "told"),
     [

@@ -1,5 +1,7 @@
 """Which of the host's calls wait, compile, load data or meet, by their names."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tracekit.vocabulary.host_calls import (
@@ -15,6 +17,7 @@ from tracekit.vocabulary.host_calls import (
     launches,
     launches_graph,
     reads_back,
+    recorded_into_graph,
     records_event,
     rendezvous_collective,
     says_waiting,
@@ -158,6 +161,9 @@ def test_threads_that_meet_wait(name):
         ("hipGraphLaunch", True, True),
         ("cudaStreamSynchronize", False, False),
         ("cudaMalloc", False, False),
+        ("cuGraphAddMemcpyNode (CudaGraph:95)", False, False),
+        ("cudaGraphExecMemsetNodeSetParams", False, False),
+        ("MemcpyH2D", True, False),
     ],
 )
 def test_launches_ask_a_device_for_work(name, is_launch, graph):
@@ -328,3 +334,26 @@ def test_calls_that_record_an_event_are_known_with_any_version(name, records):
 )
 def test_calls_that_only_ask_whether_work_is_done_and_those_beside_them_are_known(name, asks, is_aside):
     assert (asks_if_done(name), stands_aside(name)) == (asks, is_aside)
+
+
+def recorded(*calls: tuple[str, int]) -> list[bool]:
+    """Which of some calls, each a name and a thread, one a picosecond, were recorded into a graph."""
+    names = pd.Categorical([name for name, _ in calls])
+    thread = np.array([thread for _, thread in calls])
+    return recorded_into_graph(names, np.arange(len(calls)), thread).tolist()
+
+
+def test_what_a_stream_captures_is_recorded_whatever_the_thread():
+    calls = ("cudaStreamBeginCapture", 0), ("Memset", 0), ("Memset", 1), ("cudaStreamEndCapture", 0), ("Memset", 0)
+    assert recorded(*calls) == [True, True, True, False, False]
+
+
+def test_what_xla_builds_a_graph_of_is_recorded_on_its_thread_until_the_nodes_are_added():
+    """As in a trace of an H100: cuBLAS's memsets and kernels between the two calls of cuda_command_buffer.cc."""
+    calls = [
+        *(("cuGraphCreate (CudaGraph:1)", 0), ("cuGraphCreate (CudaGraph:2)", 0), ("Memset", 0), ("Memset", 1)),
+        *(("sm90_xmma_gemm", 0), ("cuGraphAddChildGraphNode (CudaGraph:3)", 0), ("Memset", 0)),
+        *(("cuGraphCreate (CudaGraph:4)", 0), ("cuGraphLaunch (CudaGraph:3)", 0), ("Memset", 0)),
+    ]
+    assert [at for at, is_recorded in enumerate(recorded(*calls)) if is_recorded] == [0, 1, 2, 4, 7]
+    assert recorded() == []

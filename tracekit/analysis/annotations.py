@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.columns import categorical, frame
 from tracekit.readers import formats
+from tracekit.timeline.named_steps import inside_runtime
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
-from tracekit.vocabulary.host_calls import Activity, activity_of, names_runtime, of_any_call, serves_runtime
+from tracekit.vocabulary.host_calls import names_runtime, of_any_call, serves_runtime
 from tracekit.vocabulary.step_names import series
 
 PHASE, STEP, ANNOTATION, RUNTIME = KINDS = ("phase", "step", "annotation", "runtime")
@@ -68,27 +69,9 @@ def _kinds(timeline: Timeline) -> NDArray[np.int64]:
             ]
             for column, test in (("name", names_runtime), ("thread", serves_runtime))
         )
-        kind[by_name | by_thread | _inside_compiler(spans)] = KINDS.index(RUNTIME)
+        kind[by_name | by_thread | inside_runtime(spans)] = KINDS.index(RUNTIME)
     kind[(spans["tracekit"] == "phase").to_numpy(bool)] = KINDS.index(PHASE)
     return kind
-
-
-def _inside_compiler(spans: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which spans, shape (n,), lie inside one on their thread in which a compiler runs: its passes."""
-    inside = np.zeros(len(spans), bool)
-    compiles = np.array([activity_of(str(name)) is Activity.COMPILING for name in spans["name"].cat.categories], bool)
-    is_compiler = compiles[spans["name"].cat.codes.to_numpy()]
-    if not is_compiler.any():
-        return inside
-    thread = spans.groupby(_THREAD, observed=True, dropna=False, sort=False).ngroup().to_numpy()
-    start, end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
-    for code in np.unique(thread[is_compiler]):
-        mine = np.flatnonzero(thread == code)
-        compiler = mine[is_compiler[mine]]
-        times = iv.union(iv.intervals(start[compiler], end[compiler]))
-        last = np.searchsorted(times[:, 0], start[mine], side="right") - 1
-        inside[mine] = (last >= 0) & (end[mine] <= times[last, 1])
-    return inside
 
 
 def _by_name(spans: pd.DataFrame) -> pd.DataFrame:

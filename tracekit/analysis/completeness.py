@@ -20,7 +20,7 @@ from tracekit.timeline.lost_launches import run_until
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.units import others, percent, quantity
-from tracekit.vocabulary.host_calls import captures, launches, launches_host_function
+from tracekit.vocabulary.host_calls import launches, launches_host_function, recorded_into_graph
 from tracekit.vocabulary.losses import MANY_MISSING, TOO_MANY, WORTH_WITHHOLDING, Loss, damage, matters
 from tracekit.vocabulary.ranks import process_number
 
@@ -183,15 +183,15 @@ def _launched(timeline: Timeline) -> pd.DataFrame:
     """Launches that have run and of which no device has a row, by host, where they are too many to be the profile's
     edge.
 
-    Which have run, `run_until` tells; on a host of which no launch has a row, all count. Launches that a stream
-    captured into a graph did not run at all.
+    Which have run, `run_until` tells; on a host of which no launch has a row, all count. Launches that were recorded
+    into a graph did not run at all.
     """
     trace, data = timeline.trace, []
     calls, events = trace.launches, trace.events
     kinds = calls["name"].cat.categories
     codes = calls["name"].cat.codes.to_numpy()
     is_launch = np.array([*(launches(name) and not launches_host_function(name) for name in kinds), False], bool)[codes]
-    edge = np.array([{True: 1, False: -1, None: 0}[captures(name)] for name in kinds] + [0], np.int64)[codes]
+    thread, _ = distinct(*(calls[name].cat.codes.to_numpy().astype(np.int64) for name in ("process", "thread")))
     start = calls["start_ps"].to_numpy()
     hosts = calls["host"].cat.categories
     event_hosts, host_of_event = list(events["host"].cat.categories), events["host"].cat.codes.to_numpy()
@@ -202,7 +202,8 @@ def _launched(timeline: Timeline) -> pd.DataFrame:
     events_of = places_of(host_of_event, len(event_hosts))
     is_counted = is_launch & has_id
     for its_calls, host in zip(calls_of, hosts, strict=True):
-        counts = is_counted[its_calls] & ~_captured(start[its_calls], edge[its_calls])
+        names = pd.Categorical.from_codes(codes[its_calls], kinds)
+        counts = is_counted[its_calls] & ~recorded_into_graph(names, start[its_calls], thread[its_calls])
         at = its_calls[counts]
         mine = events_of[code_of_event_host[host]] if host in code_of_event_host else its_calls[:0]
         answered = np.isin(ids[at], event_ids[mine[event_has_id[mine]]])
@@ -223,17 +224,6 @@ def _run_until(timeline: Timeline) -> Column:
 
 def _numbers(column: pd.Series) -> tuple[Column, NDArray[np.bool_]]:
     return column.to_numpy(np.int64, na_value=0), column.notna().to_numpy(bool)
-
-
-def _captured(start: Column, edge: Column) -> NDArray[np.bool_]:
-    """Which calls (n,) were made while a stream was capturing; `edge` is 1 where that begins, -1 where it ends."""
-    at = np.flatnonzero(edge)
-    if not len(at):
-        return np.zeros(len(start), bool)
-    at = at[np.argsort(start[at], kind="stable")]
-    depth = np.append(0, np.cumsum(edge[at]))
-    inside: NDArray[np.bool_] = depth[np.searchsorted(start[at], start, side="right")] > 0
-    return inside
 
 
 def _unknown_waiting(groups: pd.DataFrame) -> str:

@@ -148,9 +148,10 @@ def _doing(
 
 def _records(timeline: Timeline, gaps: Gaps, places: NDArray[np.int64]) -> pd.DataFrame:
     """What the host's threads are recorded to have done in the gaps `places` (RECORD), by names that calls share; not
-    the annotations of steps, which are marks."""
+    the annotations of steps and phases, which are marks."""
     trace, spans = timeline.trace, timeline.spans
-    tables = [(trace.spans, spans["step"].isna()), (trace.host_work, True), (trace.launches, True)]
+    is_mark = spans["step"].notna() | spans["tracekit"].notna()
+    tables = [(trace.spans, ~is_mark), (trace.host_work, True), (trace.launches, True)]
     parts = []
     for table, counts in [*tables, (trace.syncs, trace.syncs["device"].isna())]:
         start, end = table["start_ps"].to_numpy(), table["end_ps"].to_numpy()

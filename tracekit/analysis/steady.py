@@ -21,7 +21,7 @@ def steady(timeline: Timeline) -> Mapping[str, Intervals] | None:
     That is the time of the steps that are left out for either, and the time in which a compiler ran in no step. None
     where it took less, without steps, and where a compiler ran in steps that count, since then none is steady.
     """
-    steps, windows = timeline.steps.table, timeline.unions.windows
+    steps = timeline.steps.table
     if timeline.steps.lacking:
         return None
     reasons = reasons_of(timeline)[0]
@@ -30,7 +30,7 @@ def steady(timeline: Timeline) -> Mapping[str, Intervals] | None:
     if (steps["compile_ps"].to_numpy()[counts] > 0).any():
         return None
     aside_ps = iv.sum_exactly(steps["wall_ps"].to_numpy()[aside]) + sum(compiled_outside(timeline).values())
-    if aside_ps < WORTH_TELLING * sum(map(iv.total, windows.values())):
+    if not hides(aside_ps, timeline):
         return None
     times, clock = steps[["start_ps", "end_ps"]].to_numpy(np.int64), steps["clock"].to_numpy(object)
     return {str(name): iv.union(times[counts & (clock == name)]) for name in dict.fromkeys(clock[counts])}
@@ -41,12 +41,20 @@ def counted_steps(timeline: Timeline) -> pd.DataFrame:
     return timeline.steps.table.assign(left_out=pd.array(reasons_of(timeline)[0], "str"))
 
 
-def compiled_outside(timeline: Timeline) -> Mapping[str, int]:
-    """By clock for how long, in ps, a compiler ran in the devices' window but in no step."""
-    steps = timeline.steps.table
+def compiled_outside(timeline: Timeline, parts: Mapping[str, Intervals] | None = None) -> Mapping[str, int]:
+    """By clock for how long, in ps, a compiler ran in the devices' window but in none of the `parts` (by clock too), or
+    without them in no step."""
+    if parts is None:
+        steps = timeline.steps.table
+        times, clock_of = steps[["start_ps", "end_ps"]].to_numpy(np.int64), steps["clock"].to_numpy(object)
+        parts = {str(clock): times[clock_of == clock] for clock in dict.fromkeys(clock_of)}
     outside = {}
     for clock, compiler in compiler_times(timeline.rows, timeline.spans).items():
-        of_steps = steps.loc[(steps["clock"] == clock).to_numpy(bool), ["start_ps", "end_ps"]].to_numpy(np.int64)
         inside = iv.intersection(compiler, timeline.unions.windows.get(clock, iv.EMPTY))
-        outside[clock] = iv.total(iv.difference(inside, iv.union(of_steps)))
+        outside[clock] = iv.total(iv.difference(inside, iv.union(parts.get(clock, iv.EMPTY))))
     return outside
+
+
+def hides(aside_ps: int, timeline: Timeline) -> bool:
+    """Whether compiling or warm-up of this length, in ps, changes the shares of the devices' time by a word's worth."""
+    return aside_ps >= WORTH_TELLING * sum(map(iv.total, timeline.unions.windows.values()))

@@ -21,7 +21,7 @@ from tracekit.analysis.machine import machine
 from tracekit.analysis.overlap import SHARED_COLUMNS, Breakdown, breakdown, shared_busy
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.phases import phases as phases_of
-from tracekit.analysis.steady import compiled_outside, counted_steps, steady
+from tracekit.analysis.steady import compiled_outside, counted_steps, hides, steady
 from tracekit.analysis.steps import Steps
 from tracekit.analysis.top_ops import PHASE, STEP, WHOLE, operations
 from tracekit.columns import frame, records
@@ -132,7 +132,11 @@ def analyse(
     if judged:
         of_whole = (*_of_steady(of_whole, timeline), verdict.in_all(whole, results["idle around"]))
         compiling = _compiled(why.steps.table, whole, results["idle around"])
-    finding = lacking or verdict.headline(phase_results.table, inside, cores, busy) or of_whole[0]
+    finding = lacking or verdict.headline(phase_results.table, inside, cores, busy)
+    if not finding:
+        walls = phase_results.table.set_index("name")["wall_ps"]
+        main = max(compared, key=lambda name: int(walls[name]), default=None)
+        finding = f"{main}: {verdicts[main]}" if main else of_whole[0]
     return Report(
         trace=_origin(timeline),
         windows=timeline.unions.windows,
@@ -252,8 +256,9 @@ class _Reasons:
 class _Scope(NamedTuple):
     """What a report is about: a part of a trace with its `phases`, of which some are `compared`.
 
-    Reasons are asked of what is compared, `looked_at`: elsewhere devices may stand idle on purpose. Of a trace that
-    marks no phases that is the steady steps (`is_steady`), where these are to be told apart.
+    Reasons are asked of what is compared, `looked_at`: elsewhere devices may stand idle on purpose. Where none is, that
+    is all phases, if compiling around them hides what they did; and of a trace that marks no phases the steady steps
+    (`is_steady`), where these are to be told apart.
     """
 
     timeline: Timeline
@@ -271,6 +276,10 @@ def _scope(whole_timeline: Timeline, part: Part, marked: Phases) -> _Scope:
     if (rounds := compared_rounds(inside, compared)) is not None:
         return _Scope(timeline, inside, compared, timeline.inside(rounds), False)
     # Who asks for a part of the trace, or marks phases, has told compiling and warm-up apart.
+    if (rounds := compared_rounds(inside, tuple(inside.windows))) is not None and part.windows is None:
+        times = {str(clock): its[["start_ps", "end_ps"]].to_numpy(np.int64) for clock, its in rounds.groupby("clock")}
+        if hides(sum(compiled_outside(timeline, times).values()), timeline):
+            return _Scope(timeline, inside, tuple(sorted(inside.windows)), timeline.inside(rounds), False)
     windows = None if part.windows is not None or len(inside.table) else _steady(timeline)
     looked_at = timeline.narrowed(windows, part.devices) if windows else timeline
     return _Scope(timeline, inside, compared, looked_at, bool(windows))

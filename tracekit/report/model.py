@@ -75,7 +75,8 @@ class Report:
     are what `tracekit.phases` gives. `verdict` is that on the whole trace, whose first sentence is then the headline;
     None where there are phases, which have `verdicts` of their own, and device work. `known_by` and `guessed` say how
     the kind of the work is known (analysis.classification). The `explanation` and the `advice` are those of the
-    `compared` phases, or of the whole trace without any. Where compiling and warm-up are told apart, `steady` is the
+    `compared` phases, or of the whole trace without any: those that are compared with others, or where none is, but
+    compiling around them hides what they did, all. Where compiling and warm-up are told apart, `steady` is the
     Breakdown of the steady steps: then verdict, key figures, explanation and advice are of these, but for what
     OF_WHOLE (analysis.explain) names. `cores` are the usable ones, where more CPU devices share
     them. `part` says which part of the trace all of this is of, "" for all of it; its windows then stand for those of
@@ -122,7 +123,7 @@ class Report:
 
     @property
     def main_phase(self) -> str | None:
-        """The longest of the compared phases, which the key figures are of; None where none is compared."""
+        """The longest of the `compared` phases, which the key figures are of; None without any."""
         walls = self.phases.table.set_index("name")["wall_ps"]
         return max(self.compared, key=lambda name: int(walls[name]), default=None)
 
@@ -242,7 +243,13 @@ class Report:
             return ""
         windows = [iv.union(iv.intervals(its["start_ps"], its["end_ps"])) for _, its in rounds.groupby("clock")]
         length = time(max(map(iv.total, windows)))
-        return f"only what ran in the compared phases counts: {', '.join(self.compared)} ({length} in all)."
+        return f"only what ran in {self.compared_words} ({length} in all)."
+
+    @property
+    def compared_words(self) -> str:
+        """Which phases the sections are about, as a part of a sentence."""
+        of = "the compared phases" if self.phases.table["compared_with"].notna().any() else "the phases"
+        return f"{of} counts: {', '.join(self.compared)}"
 
     def measure(
         self,

@@ -9,8 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import distinct
+from tracekit.columns import by_label, distinct
 from tracekit.timeline.rows import Rows
+from tracekit.vocabulary.host_calls import Activity, activity_of, executes
 from tracekit.vocabulary.step_names import Recurring, counters, is_epoch, numbers_epoch, recurring, step_name
 
 _THREAD = ("host", "process", "thread")
@@ -23,6 +24,24 @@ Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
+def inside_runtime(spans: pd.DataFrame) -> Mask:
+    """Which spans, shape (n,), lie inside one on their thread in which a compiler runs, or what executes a program: the
+    compiler's passes, and what XLA calls its own doings (`[iter=3]` of a loop, `command_buffer_5`)."""
+    inside = np.zeros(len(spans), bool)
+    is_runtime = by_label(spans["name"].array, lambda name: executes(name) or activity_of(name) is Activity.COMPILING)
+    if not is_runtime.any():
+        return inside
+    thread, _ = distinct(*(spans[name].cat.codes.to_numpy().astype(np.int64) for name in _THREAD))
+    start, end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
+    for code in np.unique(thread[is_runtime]):
+        mine = np.flatnonzero(thread == code)
+        runtime = mine[is_runtime[mine]]
+        times = iv.union(iv.intervals(start[runtime], end[runtime]))
+        last = np.searchsorted(times[:, 0], start[mine], side="right") - 1
+        inside[mine] = (last >= 0) & (end[mine] <= times[last, 1])
+    return inside
+
+
 class _StepSpans(NamedTuple):
     """The spans that are steps: their places, and the number and the times of each step, all (m,)."""
 
@@ -33,15 +52,16 @@ class _StepSpans(NamedTuple):
 
 
 class _Spans:
-    """The spans of a trace that tracekit did not write, as columns.
+    """The spans of a trace that neither tracekit nor the runtime wrote, as columns.
 
-    `code` (n,) is the place in `names` of each span's name; a span of tracekit's own has -1.
+    `code` (n,) is the place in `names` of each span's name; a span of tracekit's own, or inside the runtime, has -1.
     """
 
     def __init__(self, rows: Rows, spans: pd.DataFrame, launches: pd.DataFrame) -> None:
         self.start, self.end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
         self.names = [str(name) for name in spans["name"].cat.categories]
-        self.code = np.where(spans["tracekit"].isna().to_numpy(bool), spans["name"].cat.codes.to_numpy(), -1)
+        is_users = spans["tracekit"].isna().to_numpy(bool) & ~inside_runtime(spans)
+        self.code = np.where(is_users, spans["name"].cat.codes.to_numpy(), -1)
         codes = [spans[name].cat.codes.to_numpy().astype(np.int64) for name in _THREAD]
         self.thread, _ = distinct(*codes)
         self.host = np.array([*map(str, spans["host"].cat.categories), ""], object)[codes[0]]

@@ -7,6 +7,15 @@ Python.
 import re
 from enum import StrEnum
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.columns import by_label
+
+Column = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
 
 class SyncCall(StrEnum):
     """A synchronising call, by what it waits for; STREAM_WAIT makes a stream wait for an event, not the thread."""
@@ -52,7 +61,8 @@ _WAITS_ON_DEVICE = re.compile(
 )
 _ASKS_FOR_COLLECTIVE = re.compile(r"_?c10d\w*::|record_param_comms$")
 _OF_HOST = re.compile(r"(gloo|mpi|ucc):\w")
-_LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
+# What adds nodes to a graph or changes them (`cuGraphAddMemcpyNode`) runs nothing; the graph's launch does.
+_LAUNCH = re.compile(r"(?!(?:cuda|cu|hip)Graph(?!Launch)).*(launch|memcpy|memset)", re.IGNORECASE | re.DOTALL)
 # A pool's threads may launch what the calling thread dispatched: it is JAX's and PjRt's call that tells the program.
 _PROGRAM = re.compile(r"PjitFunction\(|PJRT_LoadedExecutable_Execute$")
 # Calls of CUDA, HIP and their drivers, of PjRt's C interface and clients, and of the TPU's runtime.
@@ -69,6 +79,7 @@ _EVENT_RECORD = re.compile(r"(?:cuda|cu|hip)EventRecord(?:WithFlags)?(?![A-Za-z]
 _SYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy(?!\w*Async)")
 _ASYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy\w*Async")
 _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
+_GRAPH_BUILDING = re.compile(r"(?:cu|cuda|hip)Graph(Create|Add|Instantiate|Launch|Exec)")
 _HOST_FUNCTION = re.compile(r"(cuda|cu|hip)(LaunchHostFunc|StreamAddCallback)(?![A-Za-z])")
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
 # cudaStreamSynchronize, cuCtxSynchronize_v2, hipEventSynchronize, cudaStreamWaitEvent_ptsz; CUPTI's records on a stream
@@ -179,13 +190,14 @@ _RUNTIME_SPAN = re.compile(
     r"\$|.*::|Pjit|cpp_pjit|PJRT_|ExecuteReplicated|np\.asarray\(jax\.Array\)$|ArrayImpl\.|.*:XLA [GTC]PU module$"
     r"|(cuda|cu|hip)[A-Z]|batched_copy_array_to_devices|BatchedCopyToDevice|DevicePut|(Do)?Enqueue\w*Program|PythonRefManager"
     r"|(shard_args|ParseArguments|CopyToMemorySpace\w*|Allocate\w*Buffers?\w*|Handle (in|out)puts?( .*)?"
-    r"|Wait for [\w ]+|trace_to_jaxpr\w*|Build buffer allocations|MakeOutputBuffers|RecordUsage|ThenExecuteCallback"
-    r"|Resolve constant globals|Memory(A|Dea)llocation|\w*Acquire|Acquire semaphore|<UNKNOWN>)$",
+    r"|Wait for [\w ]+|trace_to_jaxpr\w*|Build buffer allocations|MakeOutputBuffers|RecordUsage|CreateCallbackStream"
+    r"|ThenExecuteCallback(:\w+)?|[HD]2[HD] (Dispatch|Copy From Staging Buffer)|Memcpy[HDP]2[HDP]|Memset"
+    r"|Resolve constant globals|Memory(A|Dea)llocation|\w*Acquire( \[.*\])?|Acquire semaphore|<UNKNOWN>)$",
     re.DOTALL,
 )
 # Threads of TSL's pools (tsl/platform/threadpool.h), of PjRt's clients, of libtpu, and what has no thread's name.
 _RUNTIME_THREAD = re.compile(
-    r"tf_|py_xla_|pjrt-|tfrt-|\w+-default-SDomain|EventFDAsyncWorker|collective_ops|Host Threads\b"
+    r"tf_|py_xla_|pjrt[-_]|tfrt-|\w+-default-SDomain|EventFDAsyncWorker|collective_ops|Host Threads\b"
 )
 # A name that a pattern fits holds one of these; files with a name per call have ten thousands of names.
 _HINTS = (
@@ -196,7 +208,7 @@ _HINTS = (
 
 def launches(name: str) -> bool:
     """Whether a call of this name asks a device for work, by kernel, graph, copy or memset."""
-    return bool(_LAUNCH.search(name))
+    return bool(_LAUNCH.match(name))
 
 
 def launches_host_function(name: str) -> bool:
@@ -365,12 +377,47 @@ def serves_runtime(thread: str) -> bool:
     return bool(_RUNTIME_THREAD.match(thread))
 
 
-def captures(name: str) -> bool | None:
-    """Whether a call of this name begins (True) or ends (False) that launches are recorded into a graph and not run;
-    None of any other.
+def recorded_into_graph(names: pd.Categorical, start: Column, thread: Column) -> Mask:
+    """Which calls of one host, all (n,), were recorded into a graph and ran nothing.
 
-    https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html: cudaStreamBeginCapture to
-    cudaStreamEndCapture; HIP's and the driver's have the same names.
+    Those of any thread are while a stream captures: cudaStreamBeginCapture to cudaStreamEndCapture, and HIP's and the
+    driver's of these names (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html). And those of
+    a thread are from where it creates a graph to where it adds the nodes: XLA captures what cuBLAS launches so, and its
+    profile has the calls around that alone (xla/stream_executor/cuda/cuda_command_buffer.cc).
     """
+    return _captured(start, by_label(names, _capture, 0)) | _built(start, thread, by_label(names, _building, 0))
+
+
+def _capture(name: str) -> int:
+    """1 where a call of this name begins to capture a stream, -1 where it ends that, 0 of any other."""
     match = _CAPTURE.match(name)
-    return match[1] == "Begin" if match else None
+    return (1 if match[1] == "Begin" else -1) if match else 0
+
+
+def _building(name: str) -> int:
+    """1 where a call of this name creates a graph, -1 where it adds to it or runs it, 0 of any other."""
+    match = _GRAPH_BUILDING.match(name)
+    return (1 if match[1] == "Create" else -1) if match else 0
+
+
+def _captured(start: Column, edge: Column) -> Mask:
+    """Which calls (n,) were made while a stream was capturing; `edge` is as `_capture` gives it."""
+    at = np.flatnonzero(edge)
+    if not len(at):
+        return np.zeros(len(start), bool)
+    at = at[np.argsort(start[at], kind="stable")]
+    depth = np.append(0, np.cumsum(edge[at]))
+    inside: Mask = depth[np.searchsorted(start[at], start, side="right")] > 0
+    return inside
+
+
+def _built(start: Column, thread: Column, edge: Column) -> Mask:
+    """Which calls (n,) stand on their thread behind one that creates a graph; `edge` is as `_building` gives it."""
+    inside = np.zeros(len(start), bool)
+    if (edge > 0).any():
+        order = np.lexsort((start, thread))
+        at = np.flatnonzero(edge[order])
+        last = np.searchsorted(at, np.arange(len(order)), side="right") - 1
+        before = order[at[last]]
+        inside[order] = (last >= 0) & (thread[before] == thread[order]) & (edge[before] > 0)
+    return inside

@@ -29,6 +29,7 @@ from tracekit.vocabulary.host_calls import (
     POOL_STOP,
     SyncCall,
     launches_graph,
+    recorded_into_graph,
     serves_cpu_ops,
     sync_call,
 )
@@ -123,10 +124,12 @@ def host_columns(host: str, events: HostEvents, rows: NDArray[np.int64]) -> dict
 
 @dataclass(frozen=True)
 class Calls:
-    """The n calls of the host in one file that have a correlation id: the `ids` (n,), and the `names`."""
+    """The n calls of the host in one file that have a correlation id: the `ids` (n,), the `names`, and which were
+    `recorded` into a graph instead of run."""
 
     ids: NDArray[np.int64]
     names: pd.Categorical
+    recorded: NDArray[np.bool_]
 
     def of(self, ids: NDArray[np.int64], has_id: NDArray[np.bool_]) -> pd.Categorical:
         """The name of the first call with each correlation id, null where there is none; both (n,), as the result."""
@@ -155,13 +158,16 @@ class Calls:
 
 def calls(space: XSpace) -> Calls:
     """The calls on all host planes of a file."""
+    base_ns = min((line.timestamp_ns for plane in space.planes for line in plane.lines), default=0)
     ids: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
     names: list[pd.Categorical] = [pd.Categorical.from_codes([], categories=pd.Index([], dtype="str"))]
+    recorded: list[NDArray[np.bool_]] = [np.zeros(0, bool)]
     for plane in filter(is_host, space.planes):
         values, has_id = plane.numbers("correlation_id")
         ids.append(values[has_id])
         names.append(plane.names[has_id])
-    return Calls(np.concatenate(ids), union_categoricals(names))
+        recorded.append(recorded_into_graph(names[-1], plane.start_ps(base_ns)[has_id], plane.line[has_id]))
+    return Calls(np.concatenate(ids), union_categoricals(names), np.concatenate(recorded))
 
 
 def is_host(plane: Plane) -> bool:

@@ -511,7 +511,7 @@ def _missing(space: XSpace, calls: host_events.Calls) -> list[str]:
 
 def _lost_launches(calls: host_events.Calls, gpus: list[Plane]) -> list[str]:
     """The note on launches of the host that no event of a GPU answers."""
-    launched = calls.ids_of(launches)
+    launched = np.setdiff1d(calls.ids_of(launches), calls.ids[calls.recorded])
     executed = [np.zeros(0, np.int64)]
     for plane in gpus:
         ids, has_id = plane.numbers("correlation_id")

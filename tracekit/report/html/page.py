@@ -243,7 +243,7 @@ def _content(section: Section, report: Report, links: TimelineLinks) -> Markup:
     """A section's findings and sentences, then its tables, each behind its picture where it has one."""
     about = ""
     if report.scope and section in report.sections and not (report.steady and section.key in OF_WHOLE):
-        phases = f"what ran in the compared phases counts here: {', '.join(report.compared)}"
+        phases = f"what ran in {report.compared_words.replace(' counts:', ' counts here:', 1)}"
         about = f"Only {'the steady steps count here' if report.steady else phases}."
     lines = [_advice(finding.sentence, finding.action) for finding in section.findings]
     lines += [prose(sentence) for sentence in section.sentences]
