@@ -162,6 +162,28 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @needs_torch
+def test_the_steps_of_a_training_go_on_from_those_of_a_warm_up_with_an_optimizer_of_its_own(tmp_path):
+    (tmp_path / "script.py").write_text(
+        """
+import torch
+
+def train(steps):
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters())
+    for _ in range(steps):
+        model(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+
+train(2)
+train(6)
+"""
+    )
+    process = capture("--out", "trace", "--start-step", "3", "--steps", "2", "script.py", cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert tracekit.read(tmp_path / "trace").spans["step"].dropna().tolist() == [3, 4]
+
+
+@needs_torch
 def test_a_signal_leaves_the_trace_up_to_there(tmp_path):
     (tmp_path / "script.py").write_text(
         f"{TRAINING}\nimport os, signal, time\nstep()\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(99)\n"

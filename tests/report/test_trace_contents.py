@@ -378,3 +378,9 @@ def test_ranges_of_large_numbers_are_short():
     ]
     screen = lines(replace(contents(two_devices()), devices=tuple(more)))
     assert "9 GPUs      1     1.2M         0-8  9,999-10k  999k-1.0M  50.0 %" in screen
+
+
+@pytest.mark.parametrize(("kinds", "is_told"), [(("memcpy", "memset"), False), (("memcpy", "compute"), True)])
+def test_copies_alone_lack_no_hlo_op(kinds, is_told):
+    made = trace(events(*(("gpu:0", kind, at, at + 1) for at, kind in enumerate(kinds))))
+    assert any("HLO op" in sentence for sentence in contents(made).missing) == is_told

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -51,7 +52,8 @@ class TorchSession(Session):
         self._children = Children(partial(record_child, plan, self._pid))
         self._is_hooked = False
         self._profile: Any = None
-        self._optimizer: Any = None  # whose steps are counted: the first that makes one
+        # Whose steps are counted: the first that makes one, and when the script has let go of it, the next.
+        self._optimizer: weakref.ref[Any] | None = None
         self._steps_made, self._is_in_step, self._has_stepped = 0, False, False
         self._step: Any = None  # the annotation of the step that goes on
         self._job: dict[str, Any] = {}  # what torch.distributed says of the job
@@ -206,9 +208,9 @@ class TorchSession(Session):
         self._enter_step()
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
-        if self._optimizer is None:
-            self._optimizer = optimizer
-        self._has_stepped = optimizer is self._optimizer and os.getpid() == self._pid
+        if self._optimizer is None or self._optimizer() is None:
+            self._optimizer = weakref.ref(optimizer)
+        self._has_stepped = optimizer is self._optimizer() and os.getpid() == self._pid
 
     def _next_step(self) -> None:
         assert self.counter is not None

@@ -3,13 +3,13 @@
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tracekit import executors, remote
 from tracekit.columns import concat, constant, frame, records, spelt
@@ -111,9 +111,17 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
         trace,
         runs=origin.runs,
         losses=concat(LOSS_COLUMNS, [losses.table("", lost), trace.losses]),
-        notes=(*losses.notes(lost), *origin.notes, *of_hosts, *unknown, *notes, *trace.notes),
+        notes=(*losses.notes(lost), *_of_failed(capture), *origin.notes, *of_hosts, *unknown, *notes, *trace.notes),
         capture=capture,
     )
+
+
+def _of_failed(capture: Mapping[str, Any] | None) -> list[str]:
+    """The note on a captured script that failed or was ended."""
+    code = capture.get("exit_code") if capture else None
+    if not isinstance(code, int) or code == 0:
+        return []
+    return [f"The script ended with exit code {code}: what it would have done after that is not in the trace."]
 
 
 def _older_run(tree: remote.Tree, runs: Sequence[str], error: TraceError, executor: Executor | None) -> Trace:

@@ -295,7 +295,8 @@ def _missing(trace: Trace) -> tuple[str, ...]:
     on_gpu = any(type_of(str(name)) == "gpu" for name in events["device"].unique())
     if on_gpu and not len(trace.launches) and recording.launches:
         sentences.append(_with("No launches: no event is linked to the host call that launched it", recording.launches))
-    if on_gpu and not events["hlo_op"].notna().any():
+    computes = not events["kind"].isin([Kind.MEMCPY.value, Kind.MEMSET.value]).all()
+    if on_gpu and not events["hlo_op"].notna().any() and computes:
         sentences.append(recording.hlo_ops)
     return tuple(filter(None, sentences))
 

@@ -60,6 +60,11 @@ def direction(
     return None if way == "host" else way
 
 
+def within_host(source: str, target: str) -> bool:
+    """Whether the memories at both ends of a copy, as its record names them, are the host's."""
+    return _ENDS.get(source) == _ENDS.get(target) == "H"
+
+
 def is_copy(words: str, direction: str | None) -> bool:
     """Whether the words of a name (kinds.words) say that it copies, of an accelerator whose records nobody knows:
     `aclrt memcpy async`, or `dma h2d` with the `direction` that it names. A kernel that lays out for a copy is none."""

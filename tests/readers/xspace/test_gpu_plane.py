@@ -69,6 +69,16 @@ def test_copies_have_direction_and_bytes_and_memsets_neither(tmp_path):
     ]
 
 
+def test_a_copy_within_the_host_has_no_direction_whatever_its_call_is_named(tmp_path):
+    """XLA's autotuner reads 8 bytes of pinned memory by cuMemcpyDtoH."""
+    details = "kind_src:{} kind_dst:pageable size:8 dest:0 async:1"
+    plane = PlaneText("/device:GPU:0")
+    for at, memory in enumerate(("pinned", "device")):
+        plane.event("Stream #4", "MemcpyOther", at, 1, correlation_id=at, memcpy_details=details.format(memory))
+    host = PlaneText("/host:CPU").event("t", "MemcpyD2H", 0, 1, correlation_id=0)
+    assert rows(tmp_path, host.text() + plane.text(), "kind", "direction") == [["memcpy", None], ["memcpy", "D2H"]]
+
+
 @pytest.mark.parametrize(
     ("stats", "ratio"),
     [

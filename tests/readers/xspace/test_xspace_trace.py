@@ -274,6 +274,32 @@ def test_launches_that_no_gpu_answers_are_noted_but_not_the_few_at_the_end_of_a_
     )
 
 
+def test_what_xla_builds_a_graph_of_is_no_lost_launch(tmp_path):
+    host, plane = PlaneText("/host:CPU"), PlaneText("/device:GPU:0")
+    calls = "cuGraphCreate (CudaGraph:1)", *["Memset"] * 8, "cuGraphAddChildGraphNode (CudaGraph:2)", "cuGraphLaunch"
+    for at, name in enumerate(calls):
+        host.event("t", name, at, 1, correlation_id=at)
+    plane.event("Stream #1(Compute)", "k", 20, 1, correlation_id=len(calls) - 1)
+    assert not any(
+        "launched" in note for note in read(write(tmp_path / "h.xplane.pb", host.text() + plane.text())).notes
+    )
+
+
+def test_compiling_and_running_the_program_that_ends_a_capture_is_no_work_of_the_script(tmp_path):
+    """Its autotuner sets memory, with no program's name; another thread may work on meanwhile."""
+    host, plane = PlaneText("/host:CPU"), PlaneText("/device:GPU:0")
+    host.event("python", "train", 0, 5).event("python", "PjitFunction(tracekit_end)", 10, 50)
+    host.event("python", "PjRtCApiClient::CompileAndLoad(jit_tracekit_end)", 12, 40)
+    for number, (thread, at) in enumerate((("python", 1), ("python", 20), ("other", 20), ("python", 70))):
+        host.event(thread, "Memset", at, 1, correlation_id=number)
+        plane.event("Stream #1(Memset)", f"Memset {number}", at + 2, 1, correlation_id=number)
+    trace = read(write(tmp_path / "h.xplane.pb", host.text() + plane.text()))
+    assert trace.events["name"].tolist() == ["Memset 0", "Memset 2", "Memset 3"]
+    assert trace.spans["name"].tolist().count("Memset") == 3
+    assert not [name for name in trace.spans["name"] if "tracekit_end" in name]
+    assert sorted(trace.launches["correlation_id"]) == [0, 2, 3]
+
+
 def test_a_host_that_ran_programs_on_a_tpu_lacks_its_plane(tmp_path):
     host = PlaneText("/host:CPU").event("t", "tpu::System::Execute=>IssueSequencedEvent", 0, 1)
     assert "contains no TPU plane" in read(write(tmp_path / "h.xplane.pb", host.text())).notes[0]

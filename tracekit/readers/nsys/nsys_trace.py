@@ -137,6 +137,7 @@ def _read(path: Path, is_damaged: bool) -> Trace:
             memory=memory.table(allocations, host, zero, of_allocation),
             notes=(
                 *machine.warnings(export),
+                *machine.outdated(export),
                 *losses.notes(lost),
                 *(*notes, *nvtx_notes, *id_notes, *device_notes, *event_notes, *memory_notes),
             ),

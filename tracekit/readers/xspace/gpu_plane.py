@@ -142,6 +142,8 @@ def _evidence(classification: kinds.Classification, op: Op | None, copy: CopyRec
     if classification.kind != Kind.MEMCPY:
         return None
     within = op is not None and op.does in MOVES and not op.to_or_from_host
+    if copy and copies.within_host(copy.source, copy.target):  # whatever the call for it is named
+        return _Evidence(("H2H", ""), within, False)
     return _Evidence((classification.direction or "", "D2D" if within else ""), within, bool(copy and copy.leaves))
 
 

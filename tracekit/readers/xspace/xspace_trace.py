@@ -62,7 +62,7 @@ _YEAR_2000_NS = 946_684_800 * 10**9
 _MODEL = ("gpu_device_name", "device_type_string", "device_vendor")
 _NUMBERS = ("memory_bandwidth", "peak_hbm_bw_gigabytes_per_second", "peak_teraflops_per_second")
 _LARGEST_ID = 2**62  # past that of any call: what follows it are ids too
-_CAPTURE_MODULE = "jit_tracekit_end"
+_CAPTURE_MODULE, _CAPTURE_CALL = "jit_tracekit_end", "PjitFunction(tracekit_end)"
 
 # What no profiler wrote before it wrote `Task Environment`, as planes or as stats of planes.
 _LATER_PLANES = frozenset({"/host:__ScopeRangeCallStack__"})
@@ -99,7 +99,10 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     base_ns, zero = _origin(space)
     unix_ns = _unix_ns(space, base_ns + zero // 1000)
     of_file = programs(space)
-    hosts = [HostEvents(plane, plane.start_ps(base_ns) - zero) for plane in space.planes if host_events.is_host(plane)]
+    of_end = [*map(_calls_of_end, filter(host_events.is_host, space.planes))]
+    hosts = [HostEvents(plane, plane.start_ps(base_ns) - zero) for plane, _ in of_end]
+    end_ids = np.concatenate([np.zeros(0, np.int64), *(ids for _, ids in of_end)])
+    del of_end
     if sessions or repeated or far or backwards:
         calls = host_events.calls(space)
     first_id = _free_id(calls, unix_ns)
@@ -139,7 +142,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     threads = [events for events in hosts if events.plane.name == _HOST]
     free_id = first_id + len(program_launches.launches)
     read_threads = [cpu_plane.read(host, events, of_file.op, bool(names), free_id) for events in threads]
-    parts = [_without_capture(read_rows.events) for read_rows in (*read_devices, *read_threads)]
+    parts = [_without_capture(read_rows.events, end_ids) for read_rows in (*read_devices, *read_threads)]
     computing = _compute_devices(parts)
     events, ops, operands = with_operations(
         parts, [read_rows.operations for read_rows in (*read_devices, *read_threads)], of_file
@@ -342,11 +345,30 @@ def _with_rows(launches: list[pd.DataFrame], events: pd.DataFrame) -> list[pd.Da
     ]
 
 
-def _without_capture(events: dict[str, Any]) -> dict[str, Any]:
-    """The columns without the rows of the tiny program with which a capture finds out that the devices are done."""
-    if not events or _CAPTURE_MODULE not in events["hlo_module"].categories:
+def _calls_of_end(plane: Plane) -> tuple[Plane, NDArray[np.int64]]:
+    """A plane of the host without what its threads did to compile and run the tiny program with which a capture finds
+    out that the devices are done, and the correlation ids of these calls."""
+    is_end = by_label(plane.names, lambda name: name == _CAPTURE_CALL)
+    if not is_end.any():
+        return plane, np.zeros(0, np.int64)
+    start = plane.start_ps(min(line.timestamp_ns for line in plane.lines))
+    end = start + plane.duration_ps
+    own = np.zeros(len(plane), bool)
+    for line in np.unique(plane.line[is_end]):
+        calls = is_end & (plane.line == line)
+        own |= (plane.line == line) & (start >= start[calls].min()) & (end <= end[calls].max())
+    ids, has_id = plane.numbers("correlation_id")
+    return plane.only(~own), ids[own & has_id]
+
+
+def _without_capture(events: dict[str, Any], end_ids: NDArray[np.int64]) -> dict[str, Any]:
+    """The columns without the rows of that program, and without those that `end_ids` started: XLA's autotuner, where
+    it was compiled, has memory of its own to set."""
+    if not events or not (len(end_ids) or _CAPTURE_MODULE in events["hlo_module"].categories):
         return events
     is_work = by_label(events["hlo_module"], lambda module: module != _CAPTURE_MODULE, True)
+    if len(end_ids) and "correlation_id" in events:
+        is_work &= ~np.isin(events["correlation_id"].to_numpy(np.int64, na_value=-1), end_ids)
     return {name: column[is_work] for name, column in events.items()}
 
 
