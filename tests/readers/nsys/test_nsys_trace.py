@@ -221,7 +221,7 @@ def test_an_export_without_cuda_says_what_records_it(read):
     trace = read(Tables().range("step", 10, 20))
     assert (len(trace.events), len(trace.devices), len(trace.spans)) == (0, 0, 1)
     assert trace.notes == (
-        "Only host ranges were recorded: there is no CUDA work (no table of kernels, copies or memsets). "
+        "No CUDA work was recorded (there is no table of kernels, copies or memsets). "
         "`nsys profile --trace=cuda,nvtx` records it, if the program uses CUDA.",
     )
 

@@ -129,9 +129,7 @@ def _missing(kernels: bool, copies: bool) -> list[str]:
     """What an export lacks, and how to record it."""
     how = "`nsys profile --trace=cuda,nvtx` records it, if the program uses CUDA."
     if not kernels and not copies:
-        return [
-            f"Only host ranges were recorded: there is no CUDA work (no table of kernels, copies or memsets). {how}"
-        ]
+        return [f"No CUDA work was recorded (there is no table of kernels, copies or memsets). {how}"]
     if not kernels:
         return [f"The export contains copies or memsets but no kernels (no table of kernels). {how}"]
     return []
