@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import sqlite3
+from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from tracekit.timeline.timeline import timeline_of
 DATA = Path(__file__).parents[1] / "data"
 STEPS, COPIES = DATA / "h100-steps-jax0.11.2.xplane.pb.gz", DATA / "h100-copies-jax0.11.2.xplane.pb.gz"
 TORCH = DATA / "h100-copies-torch2.11.pt.trace.json.gz"
+NSYS = DATA / "h100-copies-nsys2023.4.sqlite.gz"
 # ProfileData has times in floating-point ns.
 NS = 1_000
 
@@ -92,3 +96,22 @@ def test_copies_of_pytorch_are_those_of_its_own_rows_and_near_what_cuda_events_s
     wall_ms = (max(row["ts"] + row["dur"] for row in rows) - min(row["ts"] for row in rows)) / 1e3
     assert wall_ms == pytest.approx(27.12, rel=0.01)
     assert compute / 1e3 == pytest.approx(6.64, rel=0.07)
+
+
+def test_an_export_of_nsight_systems_is_its_own_rows_and_the_profilers_age_is_told(tmp_path):
+    path = tmp_path / "export.sqlite"
+    path.write_bytes(gzip.decompress(NSYS.read_bytes()))
+    trace = tracekit.read(path)
+    tables = {"compute": "KERNEL", "memcpy": "MEMCPY", "memset": "MEMSET"}
+    with closing(sqlite3.connect(path)) as export:
+        for kind, table in tables.items():
+            rows = export.execute(f"SELECT start, end FROM CUPTI_ACTIVITY_KIND_{table} ORDER BY start, end").fetchall()
+            mine = trace.events[trace.events["kind"] == kind].sort_values(["start_ps", "end_ps"])
+            lengths = (mine["end_ps"] - mine["start_ps"]).tolist()
+            assert lengths == [(end - start) * NS for start, end in rows]
+            assert (mine["start_ps"].diff().dropna().tolist()) == [
+                (late[0] - early[0]) * NS for early, late in pairwise(rows)
+            ]
+    phases = trace.spans.loc[trace.spans["tracekit"] == "phase", "name"].tolist()
+    assert phases == ["compute", "to device", "to host", "both"]
+    assert any(note.startswith("Nsight Systems 2023.4 is older than the driver's CUDA 13.0") for note in trace.notes)
