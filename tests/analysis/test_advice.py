@@ -97,6 +97,13 @@ def test_exposed_copies_name_the_direction_that_was_most_of_them():
     assert advice.exposed_copies(timeline_of(below), partition(below)) is None
 
 
+def test_memsets_are_no_exposed_copies():
+    memsets = two_gpus(30, "memset")
+    assert advice.exposed_copies(timeline_of(memsets), partition(memsets)) is None
+    rows_ = concat(EVENT_COLUMNS, [memsets, events(("gpu:0", "memcpy", 200, 260, "in", "H2D"))])
+    assert advice.exposed_copies(timeline_of(rows_), partition(rows_)).cost_ps == 60
+
+
 def test_of_some_windows_only_the_directions_that_occur_in_them_are_named():
     both = timeline_of(
         concat(EVENT_COLUMNS, [two_gpus(20, "memcpy", "H2D"), events(("gpu:0", "memcpy", 200, 210, "out", "D2H"))])

@@ -243,10 +243,44 @@ def test_occupancy_of_compute_is_weighed_with_time_and_low_names_are_listed():
     table["occupancy_ratio"] = pd.array([0.1, 1.0, 0.5, None, 0.01, 0.5], "Float64")
     result = rates(table)
     assert result.occupancy.values.tolist() == [
-        ["gpu:0", 3, 50, pytest.approx((3 + 10 + 5) / 50), 0.6, 0.75],
+        ["gpu:0", 3, 50, pytest.approx((3 + 10 + 5) / 50), 0.6, pytest.approx(50 / 60)],
         ["gpu:1", 1, 5, 0.5, 0.0, 1.0],
     ]
     assert result.low.values.tolist() == [["gpu:0", "tiny", 2, 40, pytest.approx(8 / 40)]]
+
+
+def test_flops_are_set_against_the_time_of_the_ops_whose_flops_are_known():
+    table = with_ops(
+        events(("gpu:0", "compute", 0, 10 * US, "gemm"), ("gpu:0", "compute", 10 * US, 100 * US, "other")), 0, None
+    )
+    row = only(rates(table, ABLE, ops(("a", 5 * 10**8, 1))).by_device)
+    assert (row["known_ps"], row["known_ratio"]) == (10 * US, 0.1)
+    assert (row["known_flops_per_s"], row["known_flops_ratio"]) == (pytest.approx(5e13), pytest.approx(0.5))
+    # So little of the time says nothing of the device's.
+    assert (row["busy_flops_per_s"], row["window_flops_per_s"], row["busy_flops_ratio"]) == (None, None, None)
+
+
+def test_products_that_round_to_tf32_are_held_against_the_peak_of_tf32():
+    table = with_ops(
+        events(
+            ("gpu:0", "compute", 0, 10 * US, "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x256x32"),
+            ("gpu:0", "compute", 10 * US, 20 * US, "sm90_xmma_gemm_bf16bf16_bf16f32"),
+        ),
+        0,
+        1,
+    )
+    able = devices(("gpu:0", "NVIDIA H100 80GB HBM3", None, None))
+    result = rates(table, able, ops(("a", 4945 * 10**6, 1), ("b", 4945 * 10**6, 1)))
+    assert result.ops[["hlo_op", "flops_ratio", "peak_of"]].values.tolist() == [
+        ["a", pytest.approx(1), "TF32"],
+        ["b", pytest.approx(4945 / 9895), "16-bit"],
+    ]
+    # At their peaks the two would take 10 and 4.9975 us.
+    row = only(result.by_device)
+    assert (row["peak_of"], row["peak_from"]) == ("16-bit and TF32", "datasheet")
+    assert row["known_flops_ratio"] == pytest.approx((10 + 10 * 4945 / 9895) / 20)
+    # A device whose peak of TF32 nobody states is held against what it states.
+    assert rates(table, ABLE, ops(("a", 1, 1), ("b", 1, 1))).ops["peak_of"].tolist() == ["16-bit", "16-bit"]
 
 
 some_rows = st.lists(

@@ -10,9 +10,12 @@ from tracekit.timeline.unions import CELLS
 
 
 def points_of(rows, device, want) -> set[int]:
-    """The points at which `device` runs work for which `want(kind, direction)` holds."""
+    """The points at which `device` runs work for which `want(kind, direction, kind of the frame)` holds."""
     return {
-        p for d, kind, start, end, _, way in rows if d == device and want(KINDS[kind], way) for p in range(start, end)
+        p
+        for d, kind, start, end, _, way in rows
+        if d == device and want(KINDS[kind], way, kind)
+        for p in range(start, end)
     }
 
 
@@ -33,7 +36,7 @@ def test_every_figure_counts_points(rows, window):
     assert cells["device"].tolist() == devices
     for device, row in zip(devices, cells.to_dict("records"), strict=True):
         sets = {
-            kind: points_of(rows, device, lambda k, _, kind=kind: k == kind) & inside
+            kind: points_of(rows, device, lambda k, _, __, kind=kind: k == kind) & inside
             for kind in ("compute", "collective", "memory")
         }
         for cell in CELLS:
@@ -46,8 +49,8 @@ def test_every_figure_counts_points(rows, window):
         assert row["span_ps"] == (max(busy) + 1 - min(busy) if busy else 0)
 
     for row in overlap(frame, window).to_dict("records"):
-        what = points_of(rows, row["device"], lambda k, way, want=row["what"]: want in (k, way)) & inside
-        behind = points_of(rows, row["device"], lambda k, _: k == "compute") & inside
+        what = points_of(rows, row["device"], lambda *its, want=row["what"]: want in its) & inside
+        behind = points_of(rows, row["device"], lambda k, _, __: k == "compute") & inside
         assert (row["hidden_ps"], row["total_ps"]) == (len(what & behind), len(what))
         assert (row["ratio"] == len(what & behind) / len(what)) if what else row["reason"].startswith("no ")
 

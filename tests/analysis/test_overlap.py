@@ -9,7 +9,7 @@ from tests.fleet_traces import fleet
 from tests.frames import events
 from tracekit import intervals as iv
 from tracekit import jit
-from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partition, shared_times
+from tracekit.analysis.overlap import concurrency, device_pairs, of_copies, overlap, partition, shared_times
 
 
 def test_a_collective_under_two_kernels_at_once_is_hidden_once():
@@ -45,6 +45,26 @@ def test_a_collective_on_an_unknown_device_is_set_against_the_compute_of_any_dev
     frame = events(("cpu:0", "compute", 0, 10), ("cpu:?", "collective", 5, 25))
     rows = overlap(frame).query("device == 'cpu:?' and what == 'collective'").to_dict("records")
     assert [(row["behind"], row["hidden_ps"], row["total_ps"]) for row in rows] == [("compute of any device", 5, 20)]
+
+
+def test_where_memsets_add_to_the_copies_of_a_device_these_have_a_row_of_their_own():
+    frame = events(
+        ("gpu:0", "compute", 0, 10),
+        ("gpu:0", "memcpy", 5, 15, "copy", "H2D"),
+        ("gpu:0", "memset", 20, 24),
+        ("gpu:1", "memset", 0, 4),
+        ("gpu:2", "memcpy", 0, 4, "copy"),
+    )
+    rows = overlap(frame).query("what != 'collective'")[["device", "what", "hidden_ps", "total_ps"]]
+    assert rows.values.tolist() == [
+        ["gpu:0", "memory", 5, 14],
+        ["gpu:0", "memcpy", 5, 10],
+        ["gpu:0", "H2D", 5, 10],
+        ["gpu:1", "memory", 0, 4],
+        ["gpu:1", "memcpy", 0, 0],
+        ["gpu:2", "memory", 0, 4],
+    ]
+    assert of_copies(overlap(frame))["total_ps"].tolist() == [10, 0, 4]
 
 
 def test_without_rows_there_is_nothing_to_say():

@@ -60,6 +60,7 @@ def test_datasheets_are_in_units_of_one_per_second(model):
     """A slip of a factor of 1000 puts a device out of the range in which all of them lie."""
     peaks = PEAKS[model]
     assert 1e14 <= peaks.flops <= 3e15
+    assert peaks.tf32_flops is None or peaks.flops / 2.01 <= peaks.tf32_flops <= peaks.flops / 2
     assert 5e11 <= peaks.memory_bytes <= 1e13
     assert peaks.host_link_bytes is None or 1e10 <= peaks.host_link_bytes <= 1e11
     assert peaks.device_link_bytes is None or 1e11 <= peaks.device_link_bytes < peaks.memory_bytes

@@ -107,6 +107,15 @@ def test_what_the_trace_cannot_tell_says_why(report, asked, reason):
         report.measure(**asked)
 
 
+def test_memsets_are_no_copies_that_overlap():
+    rows = [("gpu:0", "compute", 0, 50), ("gpu:0", "memset", 50, 90)]
+    for asked in ({"name": "overlap", "of": "copy"}, {"name": "exposed-copy"}):
+        with pytest.raises(NotMeasurable, match="No copies ran in the whole trace"):
+            analyse(make_trace(events(*rows))).measure(**asked)
+    copied = analyse(make_trace(events(*rows, ("gpu:0", "memcpy", 40, 60, "copy", "H2D"))))
+    assert copied.overlap("copy", "compute") == 0.5
+
+
 def test_collectives_of_cpu_devices_tell_something_only_where_some_ran_beside_compute():
     rows = [("cpu:0", "compute", 0, 50), ("cpu:0", "collective", 50, 60), ("cpu:1", "compute", 0, 60)]
     with pytest.raises(

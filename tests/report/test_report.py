@@ -180,6 +180,41 @@ def test_a_trace_without_phases_gets_one_verdict_for_the_whole():
     assert (report.verdict, report.verdicts) == (f"{report.headline} Compute hid 50.0 % of the copy time (10 ps).", {})
 
 
+@pytest.mark.parametrize(
+    ("copy", "verdict", "work"),
+    [
+        ([], "gpu:0 was busy 100 % of 200 ps (the trace holds one device); 50.0 % exposed memsets.", []),
+        (
+            [("gpu:0", "memcpy", 90, 110, "copy", "H2D")],
+            "gpu:0 was busy 100 % of 200 ps (the trace holds one device); 50.0 % exposed copies and memsets. Compute "
+            "hid 50.0 % of the copy time (20 ps).",
+            [["H2D copies", 10, 20]],
+        ),
+    ],
+)
+def test_memsets_are_not_called_copies(copy, verdict, work):
+    rows = events(("gpu:0", "compute", 0, 100), *copy, ("gpu:0", "memset", 100, 200))
+    report = analyse(trace(rows))
+    assert report.verdict == verdict
+    hidden = next(section for section in report.overview if section.key == "hidden")
+    assert [[row[1], row[3], row[4]] for table in hidden.tables for row in table.rows] == work
+
+
+def test_a_headline_tells_of_no_copies_where_there_are_memsets_alone_or_copies_not_worth_a_word():
+    rows = events(
+        ("gpu:0", "compute", 0, 1000),
+        ("gpu:0", "compute", 1000, 1900),
+        ("gpu:0", "memset", 1900, 2000),
+        ("gpu:0", "compute", 2000, 2995),
+        ("gpu:0", "memcpy", 2995, 3000, "copy", "H2D"),
+        ("gpu:0", "compute", 3000, 3900),
+        ("gpu:0", "memcpy", 3850, 3950, "copy", "H2D"),
+    )
+    marks = [(name, at * 1000, at * 1000 + 1000, None, "a") for at, name in enumerate("bcd", 1)]
+    report = analyse(trace(rows, spans(("a", 0, 1000), *marks)))
+    assert report.headline == ("b: speedup 1.00x | c: speedup 1.00x | d: 50.0 % of the copies hidden, speedup 1.00x")
+
+
 def test_an_empty_trace_says_so_and_has_no_window():
     report = analyse(trace(events()))
     assert (report.verdict, report.verdicts) == (report.headline, {})

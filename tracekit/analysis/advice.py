@@ -204,13 +204,14 @@ def late_peer(partition: pd.DataFrame, collectives: Collectives) -> Finding | No
 
 
 def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
-    """Copies beside which nothing ran, and the direction that was two thirds of it or more, None where none was.
+    """Copies beside which nothing ran, and the direction that was two thirds of it or more, None where none was;
+    memsets are none.
 
     Of the copies of that direction, or of all, `host_memory` is the memory of the host that most of their time goes
     through, where that is known, and `in_program` the share of their time in which they were operations of a compiled
     program, where any were.
     """
-    cost, share = _cost(partition["memory"], partition)
+    cost, share = _cost(_exposed_copies_ps(timeline, partition), partition)
     if share < EXPOSED_COPIES:
         return None
     by_direction: dict[str, int] = {}
@@ -236,6 +237,18 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
     return Finding("exposed_copies", cost, share, evidence)
 
 
+def _exposed_copies_ps(timeline: Timeline, partition: pd.DataFrame) -> list[int]:
+    """For how long copies, and no memsets, were exposed on each device of the partition."""
+    exposed = []
+    for name, memory_ps in zip(partition["device"], partition["memory"].tolist(), strict=True):
+        device = timeline.unions.devices.get(name)
+        if device is not None and iv.total(device.copies) < iv.total(device.memory):
+            other_work = device.union_of(COMPUTE | COLLECTIVE)
+            memory_ps = iv.total(device.copies) - iv.sum_exactly(iv.within(other_work, device.copies))
+        exposed.append(int(memory_ps))
+    return exposed
+
+
 def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
     """Exposed GPU copies that stand, for most of their time, on streams that also run kernels.
 
@@ -243,7 +256,7 @@ def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Findi
     is as in `exposed_copies`.
     """
     rows = timeline.rows
-    cost, share = _cost(partition["memory"], partition)
+    cost, share = _cost(_exposed_copies_ps(timeline, partition), partition)
     gpu = np.array([type_of(device) == "gpu" for device in rows.devices], bool)
     if share < EXPOSED_COPIES or not gpu.any():
         return None
@@ -265,7 +278,7 @@ def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | No
     """Exposed copies that go, for most of the copies' time, through pageable host memory: `host_memory` tells it, or
     the name."""
     rows = timeline.rows
-    cost, share = _cost(partition["memory"], partition)
+    cost, share = _cost(_exposed_copies_ps(timeline, partition), partition)
     if share < EXPOSED_COPIES:
         return None
     copies = rows.kind == CODE[Kind.MEMCPY]
@@ -363,6 +376,10 @@ def contention(phases: Phases, inside: Mapping[str, Breakdown], machine: Machine
                 "device": largest["device"],
                 "kind": largest["kind"],
             }
+            rows = inside[name].overlap
+            of_device = rows.loc[rows["device"] == largest["device"], "what"]
+            if largest["kind"] == "memory" and (of_device == overlap.COPIES).any():
+                figures["memsets"] = True
             cost, share = _cost([int(largest["busy_ps"]) - int(largest["alone_ps"])], inside[name].partition)
             findings.append(Finding("contention", cost, share, figures))
     return findings

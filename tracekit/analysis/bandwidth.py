@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis.roofline import UNKNOWN, Limit, Limits, limits, under_roof
+from tracekit.analysis.roofline import BITS_16, TF32, UNKNOWN, Limit, Limits, is_tf32, limits, under_roof
 from tracekit.columns import frame, numbered
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
@@ -26,6 +26,8 @@ SMALL_BYTES = 2**20
 # Below it a kernel stands in the list; what it costs, if anything, occupancy alone does not say
 # (https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#occupancy).
 LOW_OCCUPANCY_RATIO = 0.5
+# What is known for no more than this share of the kernels' time says nothing of their device.
+MOST = 0.5
 _PS = 10**12  # in a second
 
 COPY_COLUMNS = {
@@ -57,6 +59,7 @@ OP_RATE_COLUMNS = {
     "bytes": "Int64",
     "flops_per_s": "Float64",
     "flops_ratio": "Float64",
+    "peak_of": "str",
     "bytes_per_s": "Float64",
     "bytes_ratio": "Float64",
     "flops_per_byte": "Float64",
@@ -70,11 +73,16 @@ DEVICE_RATE_COLUMNS = {
     "window_ps": "int64",
     "busy_ps": "int64",
     "costed_ps": "int64",
+    "known_ps": "Int64",
+    "known_ratio": "Float64",
     "flops": "Float64",
+    "known_flops_per_s": "Float64",
+    "known_flops_ratio": "Float64",
     "window_flops_per_s": "Float64",
     "busy_flops_per_s": "Float64",
     "peak_flops_per_s": "Float64",
     "peak_from": "str",
+    "peak_of": "str",
     "busy_flops_ratio": "Float64",
     "memory_bytes_per_s": "Float64",
     "memory_from": "str",
@@ -95,9 +103,9 @@ LOW_COLUMNS = {"device": "str", "name": "str", "n": "int64", "time_ps": "int64",
 @dataclass(frozen=True, repr=False)
 class Bandwidth(
     notebook.Result,
-    by_device="device busy_ps busy_flops_per_s peak_flops_per_s busy_flops_ratio reason",
+    by_device="device busy_ps known_ps known_ratio known_flops_per_s known_flops_ratio peak_of reason",
     copies="device direction n bytes busy_ps bytes_per_s best_bytes_per_s limit_ratio",
-    ops="hlo_op device n busy_ps flops_per_s flops_ratio bytes_per_s bytes_ratio",
+    ops="hlo_op device n busy_ps flops_per_s flops_ratio peak_of bytes_per_s bytes_ratio",
 ):
     """What went how fast; rates are per second, ratios are of the limit, times in ps.
 
@@ -226,19 +234,29 @@ def _ops(
     table["n"] = pd.arrays.IntegerArray(most_runs[order], most_runs[order] != fewest_runs[order])
     limits_by_device = [limits_of.get(name, UNKNOWN) for name in rows.devices]
     n, flops, bytes_moved = (table[name].to_numpy(float, na_value=np.nan) for name in ("n", "flops", "bytes"))
-    peak = _per_s(device_limits.flops for device_limits in limits_by_device)
+    of_tf32 = np.array([*map(is_tf32, rows.labels("name")), False], bool)[kernels % names]
+    tf32 = np.zeros(len(op_keys), bool)
+    np.logical_or.at(tf32, op_of, of_tf32)
+    tf32_peak = _per_s(device_limits.tf32_flops for device_limits in limits_by_device)[device_number]
+    peak = _per_s(device_limits.flops for device_limits in limits_by_device)[device_number]
+    tf32 = tf32[order] & ~np.isnan(tf32_peak)
+    peak = np.where(tf32, tf32_peak, peak)
+    table["peak_of"] = [
+        None if np.isnan(its_peak) else TF32 if is_so else BITS_16 for its_peak, is_so in zip(peak, tf32, strict=True)
+    ]
     memory = _per_s(device_limits.memory for device_limits in limits_by_device)
-    rate_columns = under_roof(
-        n, flops, bytes_moved, table["busy_ps"].to_numpy() / _PS, peak[device_number], memory[device_number]
-    )
+    rate_columns = under_roof(n, flops, bytes_moved, table["busy_ps"].to_numpy() / _PS, peak, memory[device_number])
     table = frame(OP_RATE_COLUMNS, table.assign(**rate_columns))
     costed_ps = union_lengths(device, len(rows.devices), starts, ends)
+    is_known = np.empty(len(op_keys), bool)
+    is_known[order] = ~np.isnan(n * flops)
+    known_ps = union_lengths(np.where(is_known[op_of[kernel_of]], device, -1), len(rows.devices), starts, ends)
     totals = [
         _device(
             rows.devices[number],
-            int(costed_ps[number]),
+            (int(costed_ps[number]), int(known_ps[number])),
             limits_by_device[number],
-            table[device_number == number],
+            table[device_number == number].assign(peak=peak[device_number == number]),
             unions,
         )
         for number in np.unique(device_number).tolist()
@@ -250,10 +268,19 @@ def _per_s(limits: Iterable[Limit]) -> NDArray[np.float64]:
     return np.array([np.nan if limit.per_s is None else limit.per_s for limit in limits])
 
 
-def _device(name: str, costed_ps: int, device_limits: Limits, ops: pd.DataFrame, unions: Unions) -> dict[str, Any]:
-    """The FLOP/s of a device, of the ops whose number is known."""
+def _device(
+    name: str, times: tuple[int, int], device_limits: Limits, ops: pd.DataFrame, unions: Unions
+) -> dict[str, Any]:
+    """The FLOP/s of a device, of the ops whose number is known.
+
+    `times` are those in ps of ops with any stated cost, and of those whose FLOPs are known; `ops` has the `peak` of
+    each. That of the device is the rate at which all of them would go at theirs.
+    """
+    costed_ps, known_ps = times
     known_ops = ops[ops["n"].notna() & ops["flops"].notna()]
-    flops = sum(n * cost for n, cost in zip(known_ops["n"].tolist(), known_ops["flops"].tolist(), strict=True))
+    flops = sum(
+        runs * of_one for runs, of_one in zip(known_ops["n"].tolist(), known_ops["flops"].tolist(), strict=True)
+    )
     device = unions.devices[name]
     busy_ps, window, compute = iv.total(device.busy), iv.total(unions.windows[device.clock]), iv.total(device.compute)
     known_flops = flops if len(known_ops) else None
@@ -264,20 +291,32 @@ def _device(name: str, costed_ps: int, device_limits: Limits, ops: pd.DataFrame,
         )
     if costed_ps < compute:
         reasons.append(f"no cost is stated for {percent(compute - costed_ps, compute)} of the compute time")
-    rate = known_flops * _PS / busy_ps if known_flops is not None and busy_ps else None
-    if rate and device_limits.flops.per_s and rate > device_limits.flops.per_s:
+    rate = known_flops * _PS / known_ps if known_flops is not None and known_ps else None
+    n, cost, op_peak = (known_ops[column].to_numpy(float, na_value=np.nan) for column in ("n", "flops", "peak"))
+    at_peak_s = float((n * cost / op_peak).sum())
+    peak = known_flops / at_peak_s if known_flops and not np.isnan(at_peak_s) else device_limits.flops.per_s
+    peaks_of = sorted(set(known_ops["peak_of"].dropna()))
+    sources = [(device_limits.tf32_flops if name == TF32 else device_limits.flops).source for name in peaks_of]
+    is_most = known_flops is not None and known_ps > MOST * compute
+    busy_rate = known_flops * _PS / busy_ps if is_most and known_flops is not None and busy_ps else None
+    if rate and peak and rate > peak:
         reasons.append("more than the peak: the cost of an op, how often it ran, or the peak is not right")
     return {
         "device": name,
         "window_ps": window,
         "busy_ps": busy_ps,
         "costed_ps": costed_ps,
+        "known_ps": known_ps,
+        "known_ratio": _ratio(known_ps, compute),
         "flops": known_flops,
-        "window_flops_per_s": known_flops * _PS / window if known_flops is not None and window else None,
-        "busy_flops_per_s": rate,
-        "peak_flops_per_s": device_limits.flops.per_s,
-        "peak_from": device_limits.flops.source,
-        "busy_flops_ratio": _ratio(rate, device_limits.flops.per_s),
+        "known_flops_per_s": rate,
+        "known_flops_ratio": _ratio(rate, peak),
+        "window_flops_per_s": known_flops * _PS / window if is_most and known_flops is not None and window else None,
+        "busy_flops_per_s": busy_rate,
+        "peak_flops_per_s": peak,
+        "peak_from": " and ".join(dict.fromkeys(filter(None, sources))) or device_limits.flops.source,
+        "peak_of": " and ".join(peaks_of) or None,
+        "busy_flops_ratio": _ratio(busy_rate, peak),
         "memory_bytes_per_s": device_limits.memory.per_s,
         "memory_from": device_limits.memory.source,
         "reason": "; ".join(reason for reason in reasons if reason) or None,
@@ -306,11 +345,11 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     by_device = pd.DataFrame({"device": devices, **_weighted_means(device, duration, ratio, len(devices))})
     low_ps = np.bincount(device, duration * (ratio < LOW_OCCUPANCY_RATIO), len(devices))
-    kernels = np.bincount(rows.device[computes], minlength=len(devices))
+    kernel_ps = np.bincount(rows.device[computes], (rows.end - rows.start)[computes], len(devices))
     with np.errstate(divide="ignore", invalid="ignore"):
         by_device["low_time_ratio"], by_device["coverage_ratio"] = (
             low_ps / by_device["time_ps"],
-            by_device["n"] / kernels,
+            by_device["time_ps"] / kernel_ps,
         )
     by_device = by_device[by_device["n"] > 0]
     return frame(OCCUPANCY_COLUMNS, by_device), frame(LOW_COLUMNS, low)

@@ -88,12 +88,23 @@ OVERLAP_COLUMNS = {
 }
 
 
+# What the copies without the memsets are called where both are in a device's memory work.
+COPIES = Kind.MEMCPY.value
+
+
+def of_copies(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table of OVERLAP_COLUMNS that are of all copies of a device and of nothing else."""
+    with_memsets = table.loc[table["what"] == COPIES, "device"]
+    return table[(table["what"] == COPIES) | ((table["what"] == "memory") & ~table["device"].isin(with_memsets))]
+
+
 def overlap(source: Source, windows: Windows | None = None) -> pd.DataFrame:
     """How much of each device's collective and memory time ran behind its own compute.
 
-    One row per device and `what` (collective, memory, and each copy direction that occurs): `hidden_ps` =
-    |what & compute|, `total_ps` = |what|, `ratio` = hidden / total in 0..1, null with a `reason` if
-    there was none of it. Work whose device is unknown is set against the compute of any device of its host.
+    One row per device and `what` (collective, memory, where memsets add to the copies memcpy, which is the copies
+    alone, and each copy direction that occurs): `hidden_ps` = |what & compute|, `total_ps` = |what|, `ratio` = hidden /
+    total in 0..1, null with a `reason` if there was none of it. Work whose device is unknown is set against the compute
+    of any device of its host.
     """
     unions = timeline_of(source, windows).unions
     rows = []
@@ -104,7 +115,8 @@ def overlap(source: Source, windows: Windows | None = None) -> pd.DataFrame:
                 *(other_device.compute for other_device in unions.devices.values() if other_device.host == device.host)
             )
             behind = "compute of any device"
-        whats = {"collective": device.collective, "memory": device.memory, **device.directions}
+        alone = {COPIES: device.copies} if iv.total(device.copies) < iv.total(device.memory) else {}
+        whats = {"collective": device.collective, "memory": device.memory, **alone, **device.directions}
         for what, spans in whats.items():
             if what == "collective" and name in unions.unplaced and not len(spans):
                 continue

@@ -36,14 +36,16 @@ from tracekit.devices import type_of
 class Peaks:
     """The most a device can do, per second; None where it has no such thing, or nobody says.
 
-    `flops` is for dense products of 16-bit matrices; `memory_bytes` reads and writes together; `host_link_bytes` and
-    `device_link_bytes` are one direction, the latter over all links to other devices together.
+    `flops` is for dense products of 16-bit matrices, `tf32_flops` for those of 32-bit ones that the device rounds to
+    TF32; `memory_bytes` reads and writes together; `host_link_bytes` and `device_link_bytes` are one direction, the
+    latter over all links to other devices together.
     """
 
     flops: int | None = None
     memory_bytes: int | None = None
     host_link_bytes: int | None = None
     device_link_bytes: int | None = None
+    tf32_flops: int | None = None
 
 
 def _pcie(giga_transfers: int) -> int:
@@ -54,8 +56,8 @@ def _pcie(giga_transfers: int) -> int:
 _PCIE_3, _PCIE_4, _PCIE_5 = _pcie(8), _pcie(16), _pcie(32)
 _TERA, _GIGA = 10**12, 10**9
 _V100 = Peaks(125 * _TERA, 900 * _GIGA, _PCIE_3, 150 * _GIGA)
-_A100_40 = Peaks(312 * _TERA, 1555 * _GIGA, _PCIE_4, 300 * _GIGA)
-_A100_80 = Peaks(312 * _TERA, 2039 * _GIGA, _PCIE_4, 300 * _GIGA)
+_A100_40 = Peaks(312 * _TERA, 1555 * _GIGA, _PCIE_4, 300 * _GIGA, 156 * _TERA)
+_A100_80 = Peaks(312 * _TERA, 2039 * _GIGA, _PCIE_4, 300 * _GIGA, 156 * _TERA)
 _V6E = Peaks(918 * _TERA, 1638 * _GIGA, None, 400 * _GIGA)
 
 # Whole names: what shares a prefix may be another board.
@@ -68,12 +70,12 @@ PEAKS: Mapping[str, Peaks] = MappingProxyType(
         # The board's number in place of its name: the same device id (20B0) and 40 GB.
         "NVIDIA A100-PG509-200": _A100_40,
         "NVIDIA A100-SXM4-80GB": _A100_80,
-        "NVIDIA A100 80GB PCIe": Peaks(312 * _TERA, 1935 * _GIGA, _PCIE_4, None),
-        "NVIDIA H100 80GB HBM3": Peaks(989_500 * _GIGA, 3350 * _GIGA, _PCIE_5, 450 * _GIGA),
-        "NVIDIA H200": Peaks(989_500 * _GIGA, 4800 * _GIGA, _PCIE_5, 450 * _GIGA),
-        "NVIDIA H800": Peaks(989_500 * _GIGA, 3350 * _GIGA, _PCIE_5, 200 * _GIGA),
-        "NVIDIA H800 PCIe": Peaks(756_500 * _GIGA, 2000 * _GIGA, _PCIE_5, 200 * _GIGA),
-        "NVIDIA H20": Peaks(148 * _TERA, 4000 * _GIGA, _PCIE_5, 450 * _GIGA),
+        "NVIDIA A100 80GB PCIe": Peaks(312 * _TERA, 1935 * _GIGA, _PCIE_4, None, 156 * _TERA),
+        "NVIDIA H100 80GB HBM3": Peaks(989_500 * _GIGA, 3350 * _GIGA, _PCIE_5, 450 * _GIGA, 494_500 * _GIGA),
+        "NVIDIA H200": Peaks(989_500 * _GIGA, 4800 * _GIGA, _PCIE_5, 450 * _GIGA, 494_500 * _GIGA),
+        "NVIDIA H800": Peaks(989_500 * _GIGA, 3350 * _GIGA, _PCIE_5, 200 * _GIGA, 494_500 * _GIGA),
+        "NVIDIA H800 PCIe": Peaks(756_500 * _GIGA, 2000 * _GIGA, _PCIE_5, 200 * _GIGA, 378 * _TERA),
+        "NVIDIA H20": Peaks(148 * _TERA, 4000 * _GIGA, _PCIE_5, 450 * _GIGA, 74 * _TERA),
         "NVIDIA B200": Peaks(2250 * _TERA, 8000 * _GIGA, None, 900 * _GIGA),
         "AMD Instinct MI300X": Peaks(1_307_400 * _GIGA, 5300 * _GIGA, _PCIE_5, 448 * _GIGA),
         "AMD Instinct MI355X": Peaks(2_516_600 * _GIGA, 8000 * _GIGA, _PCIE_5, 537_600 * 10**6),
@@ -87,6 +89,14 @@ PEAKS: Mapping[str, Peaks] = MappingProxyType(
 
 # Who states a limit.
 TRACE, DATASHEET = "trace", "datasheet"
+# What a peak is for. NVIDIA's products of 32-bit matrices that round to TF32 say so in the names of their kernels
+# (`sm90_xmma_gemm_f32f32_tf32f32_…`), and reach half the peak of 16-bit ones.
+BITS_16, TF32 = "16-bit", "TF32"
+
+
+def is_tf32(kernel: str) -> bool:
+    """Whether a kernel's name says that it rounds to TF32."""
+    return "tf32" in kernel.lower()
 
 
 @dataclass(frozen=True)
@@ -103,10 +113,11 @@ class Limits:
     """The limits of one device: FLOPs, bytes of its memory, of copies within it and, in one direction, of its links.
 
     `flops` is for dense products of 16-bit matrices: TPUs state that of bfloat16
-    (https://cloud.google.com/tpu/docs/v6e), and it is what PEAKS holds.
+    (https://cloud.google.com/tpu/docs/v6e), and it is what PEAKS holds. `tf32_flops` is for those that round to TF32.
     """
 
     flops: Limit
+    tf32_flops: Limit
     memory: Limit
     within: Limit
     host_link: Limit
@@ -147,6 +158,7 @@ def _limits(row: dict[str, Any]) -> Limits:
         within = Limit(None, None, "a copy within a TPU may begin or end in its on-chip memory")
     return Limits(
         limit("peak FLOP/s", row["peak_flops_per_s"], sheet.flops),
+        limit("peak FLOP/s of TF32", None, sheet.tf32_flops),
         memory,
         within,
         limit("host link", None, sheet.host_link_bytes),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.overlap import Breakdown
+from tracekit.analysis.overlap import Breakdown, of_copies
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.steps import SUMS, Steps
 from tracekit.columns import records
@@ -218,7 +218,8 @@ class Measures:
     def _refuse_without(self, work: str, phase: str | None, step: int | str | None, device: str | None) -> None:
         """Raise NotMeasurable where there was no such work: a time of 0 would say that all of it was hidden."""
         breakdown = self.whole if step is not None else self._breakdown(phase)
-        table = breakdown.overlap[breakdown.overlap["what"] == work]
+        table = breakdown.overlap
+        table = of_copies(table) if work == "memory" else table[table["what"] == work]
         table = table if device is None else table[table["device"] == device]
         if not table["total_ps"].sum():
             raise NotMeasurable(_none(WORK[work], _scope(breakdown, phase), device))
@@ -244,7 +245,8 @@ class Measures:
             measured, where = self._measured("overlap", None, step, device, of_step)
         else:
             breakdown = self._breakdown(phase)
-            table = breakdown.overlap[breakdown.overlap["what"] == what]
+            table = breakdown.overlap if of == "copy" else breakdown.overlap[breakdown.overlap["what"] == what]
+            table = of_copies(table) if of == "copy" else table
             table = table if device is None else table[table["device"] == device]
             ran = table[table["ratio"].notna()]
             if not len(ran):

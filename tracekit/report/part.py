@@ -125,7 +125,7 @@ def only(where: str) -> str:
 
 
 # How findings begin that are sentences, and no name.
-_SENTENCES = ("No device ", "No two ", "Only copies ", "Of what ", "The trace ")
+_SENTENCES = ("No device ", "No two ", "Only copies ", "Only memsets ", "Of what ", "The trace ")
 
 
 def headline_of(where: str, finding: str) -> str:

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from tracekit import units
+from tracekit.analysis.overlap import of_copies
 from tracekit.columns import records
 from tracekit.labels import labels
 
 # Rows of a long table that a face without limits shows, and rows of a long list in summary.json.
 MOST_ROWS, MOST_DATA = 40, 1000
-# The kinds of work of a frame, in a sentence.
+# The kinds of work of a frame, in a sentence; `memory_words` says where memory work is no copies alone.
 WORK = {"compute": "compute", "collective": "collectives", "memory": "copies"}
 
 
@@ -202,6 +203,14 @@ def or_missing(value: Any, reason: Any = None) -> Any:
 def instant(row: Any, device: str | None = None, clock: str = "") -> Instant:
     """Where a row with `start_ps` and `end_ps` lies."""
     return Instant(int(row["start_ps"]), int(row["end_ps"]), device, clock)
+
+
+def memory_words(overlap: pd.DataFrame) -> str:
+    """What the memory work of a table of overlaps is: copies, memsets, or both."""
+    alone, memory = of_copies(overlap), overlap[overlap["what"] == "memory"]
+    if alone["total_ps"].sum() == memory["total_ps"].sum():
+        return WORK["memory"]
+    return "copies and memsets" if alone["total_ps"].any() else "memsets"
 
 
 def median_of(number: int) -> str:

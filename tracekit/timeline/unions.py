@@ -36,8 +36,8 @@ class DeviceUnions:
     """What one device did, as merged interval sets in picoseconds: `compute`, `collective`, and `memory`, which is
     memcpy and memset.
 
-    `directions` are its copies alone, by direction. `host` is the host of the device, and `clock` names the clock that
-    its times are on, "" where the trace has only one.
+    `copies` are its copies alone, `directions` the same by direction. `host` is the host of the device, and `clock`
+    names the clock that its times are on, "" where the trace has only one.
     """
 
     host: str
@@ -45,6 +45,7 @@ class DeviceUnions:
     compute: Intervals
     collective: Intervals
     memory: Intervals
+    copies: Intervals
     directions: Mapping[str, Intervals]
 
     @cached_property
@@ -93,6 +94,7 @@ class Unions:
                 compute=iv.intersection(device.compute, window),
                 collective=iv.intersection(device.collective, window),
                 memory=iv.intersection(device.memory, window),
+                copies=iv.intersection(device.copies, window),
                 directions={name: iv.intersection(spans, window) for name, spans in device.directions.items()},
             )
 
@@ -124,12 +126,15 @@ def _device(rows: Rows, number: int, direction: Column) -> DeviceUnions:
     def union_where(mask: NDArray[np.bool_]) -> Intervals:
         return iv.union(spans[np.flatnonzero(mask)])
 
+    copy, memset = kind == CODE[Kind.MEMCPY], kind == CODE[Kind.MEMSET]
+    memory = union_where(copy | memset)
     return DeviceUnions(
         rows.hosts[number],
         rows.clocks[number],
         union_where(kind == CODE[Kind.COMPUTE]),
         union_where(kind == CODE[Kind.COLLECTIVE]),
-        union_where((kind == CODE[Kind.MEMCPY]) | (kind == CODE[Kind.MEMSET])),
+        memory,
+        union_where(copy) if memset.any() else memory,
         {
             label: union_where(direction == code)
             for code, label in enumerate(DIRECTION_DTYPE.categories)

@@ -145,7 +145,7 @@ def test_a_measured_range_agrees_with_overlap_partition_and_pairs(open_page, tmp
             if kind != "compute"
         }
         expected = {(part.device, part.what): (str(part.hidden_ps), str(part.total_ps)) for part in
-                    overlap(rows, tuple(window)).itertuples()}  # fmt: skip
+                    overlap(rows, tuple(window)).query("what != 'memcpy'").itertuples()}  # fmt: skip
         assert {key: hidden_and_total[key] for key in expected} == expected
         assert all(time == "0" for key, (_, time) in hidden_and_total.items() if key not in expected)
         pairs = [[pair.a, pair.b, str(pair.overlap_ps)] for pair in device_pairs(rows, tuple(window)).itertuples()]

@@ -1,6 +1,7 @@
 import json
 
 import pandas as pd
+import pytest
 
 from tests.bandwidth_frames import ABLE, US, copies, devices, ops, rates, with_ops
 from tests.frames import events
@@ -43,18 +44,19 @@ def test_ops_and_devices_are_shown_with_their_shares_of_peak_and_memory_bandwidt
         rates(table, ABLE, ops(("convolution_fusion_of_many_words", 5 * 10**8, 10**6), ("odd", 10**12, 1)))
     )
     assert result.sentences == (
-        "gpu:0 reached 50.0 PFLOP/s while it was busy, 50025.0 % of its peak of 100 TFLOP/s (trace, 16-bit). Note: "
-        "more than the peak: the cost of an op, how often it ran, or the peak is not right.",
+        "gpu:0 reached 50.0 PFLOP/s in ops whose FLOPs are known (20.00 µs, 100 % of its compute time), 50025.0 % of "
+        "its peak of 100 TFLOP/s (trace, 16-bit). Note: more than the peak: "
+        "the cost of an op, how often it ran, or the peak is not right.",
         "odd on gpu:0 shows more FLOP/s than the peak: its cost, how often it ran, or the peak is not right.",
     )
-    op = ["convolution_fusion_of_many_words", "gpu:0", "10.00 µs", "50.0 TFLOP/s", "50.0 %", "100 GB/s", "10.0 %"]
+    op = ["convolution_fusion_of_many_words", "gpu:0", "10.00 µs", "50.0 TFLOP/s", "50.0 %", "16-bit", "100 GB/s"]
     assert list(brief(result).values()) == [
         (
             "Longest ops, against the peaks of the device",
-            ["op", "device", "time", "FLOP/s", "of peak", "memory", "of bandwidth"],
+            ["op", "device", "time", "FLOP/s", "of peak", "peak", "memory", "of bandwidth"],
             [
-                op,
-                ["odd", "gpu:0", "10.00 µs", "100 PFLOP/s", "100000.0 %", "100 kB/s", "<0.1 %"],
+                [*op, "10.0 %"],
+                ["odd", "gpu:0", "10.00 µs", "100 PFLOP/s", "100000.0 %", "16-bit", "100 kB/s", "<0.1 %"],
             ],
         )
     ]
@@ -76,6 +78,46 @@ def test_low_occupancy_is_said_of_the_device_where_it_is_lowest():
             [["poor(int)", "gpu:1", "1", "9 ps", "25.0 %"]],
         )
     ]
+
+
+def test_the_rate_of_few_ops_is_not_told_as_that_of_the_device():
+    table = with_ops(
+        events(("gpu:0", "compute", 0, 10 * US, "gemm_tf32f32"), ("gpu:0", "compute", 10 * US, 100 * US, "k")), 0, None
+    )
+    able = devices(("gpu:0", "NVIDIA H100 80GB HBM3", None, None))
+    assert section(rates(table, able, ops(("dot", 4 * 10**9, 1)))).sentences == (
+        "gpu:0 reached 400 TFLOP/s in ops whose FLOPs are known (10.00 µs, 10.0 % of its compute time), 80.9 % of its "
+        "peak of 495 TFLOP/s (datasheet, TF32). Note: no cost is stated for 90.0 % of the compute time.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratios", "sentences"),
+    [
+        ([1.0, None], ()),
+        (
+            [None, 0.75],
+            ("Mean occupancy on gpu:0 is 75.0 %, weighted by kernel time (known for 90.0 % of it).",),
+        ),
+        (
+            [0.0, 0.0],
+            (
+                "Mean occupancy on gpu:0 is <0.5 %, weighted by kernel time; it is below 50.0 % for 100 % of that "
+                "time, which costs time only where kernels wait for memory.",
+            ),
+        ),
+    ],
+)
+def test_occupancy_is_told_where_most_of_the_time_has_one(ratios, sentences):
+    table = events(("gpu:0", "memcpy", 0, 1), ("gpu:0", "compute", 0, 10, "a"), ("gpu:0", "compute", 10, 100, "b"))
+    table["occupancy_ratio"] = pd.array([None, *ratios], "Float64")
+    assert section(rates(table)).sentences[1:] == sentences
+
+
+def test_an_occupancy_that_was_rounded_to_zero_is_no_zero_in_the_table():
+    table = events(("gpu:0", "compute", 0, 10, "a"))
+    table["occupancy_ratio"] = pd.array([0.0], "Float64")
+    assert brief(section(rates(table)))["bandwidth.occupancy"][2] == [["a", "gpu:0", "1", "10 ps", "-"]]
 
 
 def test_without_evidence_there_is_only_the_reason():

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.idle_frames import CALLED, FIRST, US, call, idle, row
 from tests.launch_frames import calls, work
 from tests.report.sections.brief import brief, lines_of
@@ -57,6 +59,29 @@ def test_tables_fit_a_terminal_of_80_columns():
 
 def test_devices_that_were_never_idle_are_said_to_be_so():
     assert list(section(idle(work(row("gpu:0", 0, 5)))).sentences) == ["No device was ever idle."]
+
+
+@pytest.mark.parametrize(
+    ("others", "meaning"),
+    [
+        ([], "nothing more ran on any device"),
+        ([row("gpu:1", 0, 200)], "nothing more ran on any device"),
+        ([row("gpu:1", 0, 250)], "other devices were busy for a part of it"),
+        ([row("gpu:1", 0, 400)], "other devices were still busy"),
+    ],
+)
+def test_after_its_last_work_others_are_said_to_have_been_busy_only_where_they_were(others, meaning):
+    rows = work(FIRST, row("gpu:0", 110, 200, 2), *others)
+    result = section(idle(rows, calls(CALLED, call(2, 104, 106)), window=(0, 500 * US)))
+    assert result.sentences[0].startswith("gpu:0 was idle for 62.0 % of the window, mainly after last work (96.8 %")
+    assert result.sentences[0].endswith(f": {meaning}.")
+
+
+def test_before_its_first_work_others_are_said_to_have_started_only_where_they_had():
+    rows = work(row("gpu:0", 300, 400, 1), row("gpu:0", 410, 500, 2))
+    launches = calls(call(1, 295, 299), call(2, 404, 406))
+    (sentence,) = section(idle(rows, launches, window=(0, 500 * US))).sentences
+    assert sentence.endswith("mainly before first work (96.8 % of the idle time): nothing ran on any device yet.")
 
 
 def test_without_evidence_only_the_reason_stands_there():

@@ -57,6 +57,14 @@ def test_of_one_device_they_are_busy_hidden_and_exposed():
     ]
 
 
+def test_overlapped_copies_leave_out_memsets_and_exposed_time_names_them():
+    rows = events(("gpu:0", "compute", 0, 50), ("gpu:0", "memcpy", 40, 60, "copy", "H2D"), ("gpu:0", "memset", 60, 100))
+    assert figures_of(trace(rows))[1:] == [
+        ("overlapped", "50.0 %", "of 20 ps of copies"),
+        ("exposed copies and memsets", "50.0 %", "of the device's time"),
+    ]
+
+
 def test_of_a_compared_phase_they_end_with_the_speedup():
     rows = events(
         ("gpu:0", "compute", 0, 10), ("gpu:1", "compute", 10, 20), *[(f"gpu:{at}", "compute", 20, 35) for at in (0, 1)]

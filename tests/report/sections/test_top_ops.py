@@ -64,6 +64,15 @@ def test_operators_are_named_and_what_has_none_says_why():
     assert tables(shown)["sources"].rows == ()
 
 
+def test_an_operator_is_not_said_to_have_most_time_where_more_has_none():
+    whole = events(*ROWS[1:]).assign(op=pd.array([None, 0], "Int64"))
+    shown = section(top_ops(trace(whole, ops=frame(OP_COLUMNS, {"framework_op": ["aten::relu"]}))))
+    assert shown.sentences[1] == (
+        "The recorded operator with most time is aten::relu: 2.00 ms (33.3 %) in 1 kernel or op; 66.7 % of the time "
+        "has no operator recorded."
+    )
+
+
 def test_what_has_no_operator_stands_last_however_long_it_took_and_is_never_left_out():
     rows = [("tpu:0", "compute", at * MS, (at + 1) * MS, f"fusion.{at}") for at in range(130)]
     table = events(*rows).assign(op=pd.array([*range(120), *[None] * 10], "Int64"))

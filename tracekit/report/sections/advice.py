@@ -325,7 +325,8 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         "the devices"
     ),
     "contention": lambda finding, devices: (
-        f"In {finding.evidence['phase']}, {WORK[finding.evidence['kind']]} on {finding.evidence['device']} took "
+        f"In {finding.evidence['phase']}, {WORK[finding.evidence['kind']]}"
+        f"{' and memsets' if finding.evidence.get('memsets') else ''} on {finding.evidence['device']} took "
         f"{factor(finding.evidence['stretch'])} as long as alone, while devices overlapped "
         f"{percent(finding.evidence['overlap_ratio'])}"
     ),

@@ -4,13 +4,26 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
+from tracekit.analysis.bandwidth import LOW_OCCUPANCY_RATIO, MOST, SMALL_BYTES, Bandwidth
 from tracekit.columns import records
-from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Section, Table, Unit, or_missing, plain, table_of
+from tracekit.report.section import (
+    MOST_DATA,
+    MOST_ROWS,
+    Field,
+    Missing,
+    Section,
+    Table,
+    Unit,
+    or_missing,
+    plain,
+    table_of,
+)
 from tracekit.units import count, percent, quantity, rate, size, time
 
 # Of so many of the longest ops a rate beyond the peak has a sentence.
 _LONGEST = 8
+# A profiler that rounds to whole percents writes 0 for what is less than half of one.
+_LEAST_OCCUPANCY = "<0.5 %"
 
 
 def section(result: Bandwidth) -> Section:
@@ -19,7 +32,7 @@ def section(result: Bandwidth) -> Section:
     if result.lacking:
         return Section("bandwidth", title, lacking=result.lacking)
     copies = result.copies.sort_values("busy_ps", ascending=False, kind="stable")
-    occupancy = result.occupancy.sort_values("mean_ratio", kind="stable")
+    occupancy = result.occupancy[result.occupancy["coverage_ratio"] > MOST].sort_values("mean_ratio", kind="stable")
     sentences = [
         sentence(records(rows)[0])
         for sentence, rows in (
@@ -51,17 +64,28 @@ def _of_copies(row: dict[str, Any]) -> str:
 
 
 def _of_device(row: dict[str, Any]) -> str:
-    if pd.isna(row["busy_flops_per_s"]):
-        return f"The FLOP/s of {row['device']} are not known: {row['reason']}."
-    sentence = f"{row['device']} reached {rate(row['busy_flops_per_s'], 'FLOP/s')} while it was busy"
-    if pd.notna(row["busy_flops_ratio"]):
-        peak = f"{rate(row['peak_flops_per_s'], 'FLOP/s')} ({row['peak_from']}, 16-bit)"
-        sentence += f", {percent(row['busy_flops_ratio'])} of its peak of {peak}"
+    """What the ops whose FLOPs are known reached, and how much of the compute time they are."""
+    if pd.isna(row["known_flops_per_s"]):
+        return f"The FLOP/s of {row['device']} are not known{_because(row)}."
+    known = f"{time(row['known_ps'])}, {percent(row['known_ratio'])} of its compute time"
+    reached = rate(row["known_flops_per_s"], "FLOP/s")
+    sentence = f"{row['device']} reached {reached} in ops whose FLOPs are known ({known})"
+    if pd.notna(row["known_flops_ratio"]):
+        peak = f"{rate(row['peak_flops_per_s'], 'FLOP/s')} ({row['peak_from']}, {row['peak_of']})"
+        sentence += f", {percent(row['known_flops_ratio'])} of its peak of {peak}"
     return f"{sentence}.{_note(row)}"
 
 
+def _because(row: dict[str, Any]) -> str:
+    return f": {row['reason']}" if pd.notna(row["reason"]) else ""
+
+
 def _of_occupancy(row: dict[str, Any]) -> str:
-    sentence = f"Mean occupancy on {row['device']} is {percent(row['mean_ratio'])}, weighted by kernel time"
+    """The mean occupancy of a device, and of how much of its kernels' time it is where that is not all."""
+    mean = percent(row["mean_ratio"]) if row["mean_ratio"] else _LEAST_OCCUPANCY
+    sentence = f"Mean occupancy on {row['device']} is {mean}, weighted by kernel time"
+    if row["coverage_ratio"] < 1:
+        sentence += f" (known for {percent(row['coverage_ratio'])} of it)"
     if not row["low_time_ratio"]:
         return f"{sentence}."
     low = f"below {percent(LOW_OCCUPANCY_RATIO)} for {percent(row['low_time_ratio'])} of that time"
@@ -111,6 +135,7 @@ def _ops(ops: pd.DataFrame) -> Table:
             Field("time", Unit.TIME, "busy_ps"),
             Field("FLOP/s", Unit.FLOPS_PER_S, "flops_per_s", reason="reason"),
             Field("of peak", Unit.RATIO, "flops_ratio", reason="reason"),
+            Field("peak", Unit.TEXT, lambda row: None if pd.isna(row["flops_ratio"]) else row["peak_of"]),
             Field("memory", Unit.BYTES_PER_S, "bytes_per_s", reason="reason"),
             Field("of bandwidth", Unit.RATIO, "bytes_ratio", reason="reason"),
         ],
@@ -127,7 +152,11 @@ def _low(low: pd.DataFrame) -> Table:
             Field("device", Unit.DEVICE, "device"),
             Field("n", Unit.COUNT, "n"),
             Field("time", Unit.TIME, "time_ps"),
-            Field("occupancy", Unit.RATIO, "mean_ratio"),
+            Field(
+                "occupancy",
+                Unit.RATIO,
+                lambda row: row["mean_ratio"] or Missing("less than half a percent, which the profiler rounds to 0"),
+            ),
         ],
     )
 

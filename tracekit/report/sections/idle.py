@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tracekit.analysis.idle import Idle
+from tracekit.analysis.idle import Cause, Idle
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Section, Table, Unit, instant, plain, table_of
 from tracekit.units import percent
@@ -19,11 +19,22 @@ _MEANING = {
     "launch latency": "the launch was under way",
     "between queued work": "scheduling gaps between queued kernels",
     "inside a program": "between the operations of one execution",
-    "before first work": "other devices had started",
-    "after last work": "other devices were still busy",
     "at the start of this part": "its work before had ended",
     "at the end of this part": "its work after had not begun",
     "unexplained": "nothing in the trace says why",
+}
+# Of time before the first work of a device or after its last: where other devices worked for most of it, some, or none.
+_EDGES = {
+    Cause.BEFORE: (
+        "other devices had started",
+        "other devices had started for a part of it",
+        "nothing ran on any device yet",
+    ),
+    Cause.AFTER: (
+        "other devices were still busy",
+        "other devices were busy for a part of it",
+        "nothing more ran on any device",
+    ),
 }
 
 
@@ -49,13 +60,27 @@ def _sentences(result: Idle, devices: list[dict[str, Any]]) -> tuple[str, ...]:
     if not devices:
         return ("No device was ever idle.",)
     idlest = devices[0]
-    cause = f"mainly {idlest['cause']} ({percent(idlest['cause_ratio'])} of the idle time): {_MEANING[idlest['cause']]}"
+    meaning = _meaning(result, idlest["device"], idlest["cause"])
+    cause = f"mainly {idlest['cause']} ({percent(idlest['cause_ratio'])} of the idle time): {meaning}"
     first = f"{idlest['device']} was idle for {percent(idlest['ratio'])} of the window, {cause}."
     if len(devices) == 1:
         return (first,)
     worth = [row for row in records(result.by_cause)[:3] if row["ratio"] >= _WORTH]
     causes = ", ".join(f"{percent(row['ratio'])} {row['cause']}" for row in worth)
     return first, f"Idle time of the {len(result.devices)} devices: {causes}."
+
+
+def _meaning(result: Idle, device: str, cause: str) -> str:
+    """What a cause of idle time of a device means. At the edges of its work others worked meanwhile as far as theirs
+    began sooner or ended later, since all have the same windows."""
+    if cause not in _EDGES:
+        return _MEANING[cause]
+    at_edge = result.by_device[result.by_device["cause"] == cause].set_index("device")["idle_ps"]
+    own = int(at_edge[device])
+    others = [int(at_edge.get(other, 0)) for other in result.devices["device"] if other != device]
+    beside = own - min([own, *others])
+    most, some, none = _EDGES[Cause(cause)]
+    return most if 2 * beside > own else some if beside else none
 
 
 def _tables(result: Idle) -> tuple[Table, ...]:

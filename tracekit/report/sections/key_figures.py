@@ -8,12 +8,12 @@ import pandas as pd
 
 from tracekit.analysis.explain import Explanation
 from tracekit.analysis.idle import Cause
-from tracekit.analysis.overlap import Breakdown
+from tracekit.analysis.overlap import Breakdown, of_copies
 from tracekit.columns import records
-from tracekit.report.section import FORMATS, WORK, Unit
+from tracekit.report.section import FORMATS, WORK, Unit, memory_words
 from tracekit.report.sections.critical_path import largest_part
 from tracekit.report.sections.steady import STEADY
-from tracekit.report.sections.verdict import EDGE, MOST, devices_words, exposed, window_words
+from tracekit.report.sections.verdict import EDGE, MOST, counts, devices_words, exposed, window_words
 from tracekit.units import percent, time
 from tracekit.vocabulary.patterns import Pattern
 
@@ -91,11 +91,11 @@ def _overlapped(breakdown: Breakdown, cores: float | None) -> list[KeyFigure]:
     table = breakdown.partition
     busy = table[table["busy_ps"] > 0]
     if len(table) == 1:
-        rows = breakdown.overlap[breakdown.overlap["what"].isin(_ran(breakdown))]
-        hidden, total = int(rows["hidden_ps"].sum()), int(rows["total_ps"].sum())
+        ran = {what: rows for what, rows in _work(breakdown).items() if counts(breakdown, int(rows["total_ps"].sum()))}
+        hidden, total = (sum(int(rows[time].sum()) for rows in ran.values()) for time in ("hidden_ps", "total_ps"))
         if not total:
             return []
-        what = " and ".join(WORK[what] for what in rows["what"])
+        what = " and ".join(WORK[what] for what in ran)
         return [KeyFigure("overlapped", "overlapped", hidden / total, Unit.RATIO, f"of {time(total)} of {what}")]
     if breakdown.parallelism is None or len(busy) < 2 or (cores is not None and len(busy) > cores):
         return []
@@ -108,17 +108,17 @@ def _overlapped(breakdown: Breakdown, cores: float | None) -> list[KeyFigure]:
 
 
 def _exposed(breakdown: Breakdown, window: int) -> list[KeyFigure]:
-    """The share of the devices' time in collectives and copies that nothing computed beside."""
-    communication, copies = exposed(breakdown)
-    ran = _ran(breakdown)
+    """The share of the devices' time in collectives, copies and memsets that nothing computed beside."""
+    communication, memory = exposed(breakdown)
+    ran, words = _ran(breakdown), memory_words(breakdown.overlap)
     whose = "the device's time" if len(breakdown.partition) == 1 else "the devices' time"
     if len(ran) == 2:
-        of = f"of {whose}: communication {percent(communication, window)}, copies {percent(copies, window)}"
-        return [KeyFigure("exposed", "exposed", (communication + copies) / window, Unit.RATIO, of)]
+        of = f"of {whose}: communication {percent(communication, window)}, {words} {percent(memory, window)}"
+        return [KeyFigure("exposed", "exposed", (communication + memory) / window, Unit.RATIO, of)]
     if "collective" in ran:
         return [KeyFigure("exposed", "exposed communication", communication / window, Unit.RATIO, f"of {whose}")]
     if "memory" in ran:
-        return [KeyFigure("exposed", "exposed copies", copies / window, Unit.RATIO, f"of {whose}")]
+        return [KeyFigure("exposed", f"exposed {words}", memory / window, Unit.RATIO, f"of {whose}")]
     return []
 
 
@@ -174,12 +174,17 @@ def _pattern(why: Explanation) -> list[KeyFigure]:
     return [KeyFigure("pattern", most[0]["pattern"], most[0]["exposed_ps"] / busy, Unit.RATIO, of)]
 
 
-def _ran(breakdown: Breakdown) -> list[str]:
-    """Which of collectives and copies the devices spent time on that counts."""
+def _work(breakdown: Breakdown) -> dict[str, pd.DataFrame]:
+    """The overlap of collectives and of copies alone."""
     table = breakdown.overlap
-    window = int(breakdown.partition["window_ps"].max())
+    return {"collective": table[table["what"] == "collective"], "memory": of_copies(table)}
+
+
+def _ran(breakdown: Breakdown) -> list[str]:
+    """Which of collectives and memory work the devices spent time on that counts."""
+    table = breakdown.overlap
     times = {what: int(table.loc[table["what"] == what, "total_ps"].sum()) for what in ("collective", "memory")}
-    return [what for what, time_ps in times.items() if time_ps > EDGE * window]
+    return [what for what, time_ps in times.items() if counts(breakdown, time_ps)]
 
 
 def _over(phase: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.overlap import Breakdown
+from tracekit.analysis.overlap import COPIES, Breakdown, of_copies
 from tracekit.analysis.phases import Phases
 from tracekit.columns import records
 from tracekit.report.section import (
@@ -19,6 +19,7 @@ from tracekit.report.section import (
     Table,
     Unit,
     instant,
+    memory_words,
     or_missing,
     table_of,
 )
@@ -58,6 +59,10 @@ _MANY_DEVICES = 4
 # Of more pairs, the extremes are shown: so many of each kind, and one of each where there is little room.
 _FEW_PAIRS, _EXTREMES = 6, 12
 _GUESSES = 5
+# What a row of a device's copies of all directions is of.
+_ALL_COPIES = ("memory", COPIES)
+# How the cells read whose memory work is not copies alone, by what it is.
+_MEMSETS = {"copies and memsets": "Copies include memsets.", "memsets": "All that counts as copies here are memsets."}
 _LEVELS = {
     "rule": "your rules",
     "opcode": "HLO opcode",
@@ -221,6 +226,7 @@ def _time(whole: Breakdown, inside: Mapping[str, Breakdown], judged: Breakdown) 
             *(Field(words, Unit.RATIO, partial(_share, cells)) for words, cells in SHARES.items()),
         ],
         len(judged.partition),
+        _MEMSETS.get(memory_words(judged.overlap), ""),
     )
     cells = table_of(
         [row | {"in": stretch.label} for stretch in [whole, *inside.values()] for row in records(stretch.partition)],
@@ -234,6 +240,7 @@ def _time(whole: Breakdown, inside: Mapping[str, Breakdown], judged: Breakdown) 
             *(Field(words, Unit.TIME, cell) for cell, words in CELL_WORDS.items()),
         ],
         0,
+        _MEMSETS.get(memory_words(whole.overlap), ""),
     )
     return Section("time", TITLES["time"], tables=(brief, cells), result=_busiest(judged))
 
@@ -258,20 +265,22 @@ def _overlap(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
     first: list[dict[str, Any]] = []
     rest: list[dict[str, Any]] = []
     for stretch in [*inside.values(), whole]:
-        ran = stretch.overlap[stretch.overlap["total_ps"] > 0]
+        copies_alone = stretch.overlap.index.isin(of_copies(stretch.overlap).index)
+        shown = copies_alone | ~stretch.overlap["what"].isin(_ALL_COPIES)
+        ran = stretch.overlap[shown & (stretch.overlap["total_ps"] > 0)]
         many = stretch.overlap["device"].nunique() > _MANY_DEVICES
         by_device: dict[str, list[dict[str, Any]]] = {}
         for row in records(ran):
             by_device.setdefault(row["device"], []).append(row)
         for device, work_of in by_device.items():
-            memory = max((row["total_ps"] for row in work_of if row["what"] == "memory"), default=None)
-            directions = [row["what"] for row in work_of if row["what"] not in ("memory", "collective")]
-            only = [row["what"] for row in work_of if row["what"] in directions and row["total_ps"] == memory]
+            copies = max((row["total_ps"] for row in work_of if row["what"] in _ALL_COPIES), default=None)
+            directions = [row["what"] for row in work_of if row["what"] not in (*_ALL_COPIES, "collective")]
+            only = [row["what"] for row in work_of if row["what"] in directions and row["total_ps"] == copies]
             for row in work_of:
                 direction = row["what"] in directions
-                if direction and row["total_ps"] == memory:
+                if direction and row["total_ps"] == copies:
                     continue
-                way = only[0] if row["what"] == "memory" and only else row["what"]
+                way = next(iter(only), "memory") if row["what"] in _ALL_COPIES else row["what"]
                 work = WORK.get(way, f"{way} copies")
                 brief = stretch is not whole or not inside
                 place = first if brief and not (direction and many) else rest
@@ -294,7 +303,7 @@ def _overlap(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
             Field("ratio", Unit.RATIO, "ratio", reason="reason"),
         ],
         len(first),
-        "The part of collectives and copies that ran while compute did; copies include memsets.",
+        "The part of collectives and copies that ran while compute did.",
     )
     return Section("hidden", title, tables=(hidden,), result=_hidden(whole))
 
@@ -302,8 +311,8 @@ def _overlap(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
 def _hidden(whole: Breakdown) -> str:
     """How much of collectives and of copies ran behind compute, over all devices."""
     parts = []
-    for what in ("collective", "memory"):
-        rows = whole.overlap[whole.overlap["what"] == what]
+    work = {"collective": whole.overlap[whole.overlap["what"] == "collective"], "memory": of_copies(whole.overlap)}
+    for what, rows in work.items():
         if total := int(rows["total_ps"].sum()):
             parts.append(f"{percent(int(rows['hidden_ps'].sum()), total)} of {WORK[what]}")
     return f"{' and '.join(parts)} ran behind compute, in the whole trace." if parts else ""

@@ -74,9 +74,13 @@ def _by_operator(operators: pd.DataFrame) -> str:
         return ""
     row = known[0]
     kernels = quantity(row["n"], "kernel or op", "kernels or ops")
+    unknown = float(operators.loc[operators["operator"].isna(), "ratio"].sum())
+    # So much time without one may be another operator's, which then has more.
+    is_hidden = unknown > row["ratio"]
+    rest = f"; {percent(unknown)} of the time has no operator recorded" if is_hidden else ""
     return (
-        f"The operator with most time is {short(row['operator'], _LONGEST)}: {time(row['time_ps'])} "
-        f"({percent(row['ratio'])}) in {kernels}."
+        f"The {'recorded ' if is_hidden else ''}operator with most time is {short(row['operator'], _LONGEST)}: "
+        f"{time(row['time_ps'])} ({percent(row['ratio'])}) in {kernels}{rest}."
     )
 
 

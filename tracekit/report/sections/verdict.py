@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pandas as pd
 
 from tracekit.analysis.idle import Cause
+from tracekit.analysis.overlap import of_copies
 from tracekit.columns import records
 from tracekit.devices import is_known, type_of
-from tracekit.report.section import WORK
+from tracekit.report.section import WORK, memory_words
 from tracekit.report.sections import machine
 from tracekit.units import device_time, factor, mean, percent, quantity, time
 
@@ -77,7 +78,7 @@ def phase(
     parts = [_devices(inside, cores, holds), *_copies(inside)]
     if pd.notna(row["speedup"]):
         parts += [_gain(row), *_of_the_machine(row, busy, busy_alone), *_elsewhere(inside)]
-    parts += _contention(row, stretch, busy)
+    parts += _contention(row, inside, stretch, busy)
     if row["unfinished_ps"] > EDGE * row["wall_ps"]:
         parts.append(
             f"Work begun inside ran on for {time(row['unfinished_ps'])} after its end: wait for all results inside it"
@@ -134,13 +135,13 @@ def _busy(breakdown: "Breakdown", why: Reasons | None, holds: str) -> str:
     else:
         some = f", {len(table) - len(busy)} of them never" if len(busy) < len(table) else ""
         first = f"{devices_words(table)} were busy {share} of {window_words(table)}{some}{about}"
-    communication, copies = exposed(breakdown)
+    communication, memory = exposed(breakdown)
     idle = int(table["idle"].sum())
     parts = [first]
     if communication / window >= WORTH_TELLING:
         parts.append(f"{percent(communication / window)} exposed communication{_waiting(communication, why)}")
-    if copies / window >= WORTH_TELLING:
-        parts.append(f"{percent(copies / window)} exposed copies")
+    if memory / window >= WORTH_TELLING:
+        parts.append(f"{percent(memory / window)} exposed {memory_words(breakdown.overlap)}")
     if idle / window >= WORTH_TELLING:
         parts.append(f"{percent(idle / window)} idle{_mostly_idle(why, window)}")
     parts += [] if breakdown.name else _of_steps(table, why)
@@ -176,7 +177,8 @@ def window_words(partition: pd.DataFrame) -> str:
 
 
 def exposed(breakdown: "Breakdown") -> tuple[int, int]:
-    """The time of exposed collectives, and that of copies which were exposed beside no collective, summed in ps."""
+    """The time of exposed collectives, and that of copies and memsets which were exposed beside no collective, summed
+    in ps."""
     table = breakdown.partition
     return int(table[["collective", "collective+memory"]].sum().sum()), int(table["memory"].sum())
 
@@ -228,13 +230,13 @@ def headline(
         if pd.isna(row["speedup"]):
             continue
         best = inside[row["name"]].pairs["ratio_min"].dropna()
-        hidden, total, _ = _hidden(inside[row["name"]], "memory")
+        hidden, total, _ = _hidden(of_copies(inside[row["name"]].overlap))
         words = ""
         if _sharing(inside[row["name"]], cores):
             words = f"time-sharing on {cores:g} cores, "
         elif len(best):
             words = f"devices overlapped {percent(best.max())}, "
-        elif total:
+        elif counts(inside[row["name"]], total):
             words = f"{percent(hidden / total)} of the copies hidden, "
         where = " on a busy machine" if row["name"] in busy else ""
         findings.append(f"{row['name']}: {words}speedup {factor(row['speedup'])}{where}")
@@ -254,8 +256,9 @@ def _devices(inside: "Breakdown", cores: float | None, holds: str) -> str:
             "no parallelism"
         )
     if len(busy) == 0:
-        copied = int(inside.overlap.loc[inside.overlap["what"] == "memory", "total_ps"].sum())
-        return f"Only copies ran ({time(copied)}), no compute" if copied else "No device was busy"
+        memory = int(inside.overlap.loc[inside.overlap["what"] == "memory", "total_ps"].sum())
+        words = memory_words(inside.overlap)
+        return f"Only {words} ran ({time(memory)}), no compute" if memory else "No device was busy"
     if len(busy) == 1:
         row = busy.iloc[0]
         share = percent(row["busy_ps"], row["window_ps"])
@@ -283,20 +286,25 @@ def _copies(inside: "Breakdown") -> list[str]:
     """How much copy and collective time was hidden, over all devices that had any."""
     if not len(inside.partition) or not inside.partition["busy_ps"].sum():
         return []
-    window = int(inside.partition["window_ps"].max())
-    parts = [(words, _hidden(inside, what)) for what, words in (("memory", "copy"), ("collective", "collective"))]
+    table = inside.overlap
+    work = {"copy": of_copies(table), "collective": table[table["what"] == "collective"]}
     shares = [
         f"{percent(hidden, total)} of the {words} time ({device_time(total, devices)})"
-        for words, (hidden, total, devices) in parts
-        if total > EDGE * window
+        for words, (hidden, total, devices) in ((words, _hidden(rows)) for words, rows in work.items())
+        if counts(inside, total)
     ]
     return [f"Compute hid {' and '.join(shares)}"] if shares else []
 
 
-def _hidden(inside: "Breakdown", what: str) -> tuple[int, int, int | None]:
-    """The hidden and the total time of `what` in ps, summed over the devices, and how many devices had any, None where
-    some are unknown."""
-    rows = inside.overlap[(inside.overlap["what"] == what) & (inside.overlap["total_ps"] > 0)]
+def counts(inside: "Breakdown", total_ps: int) -> bool:
+    """Whether work of so long is more than the edges of what it ran in."""
+    return len(inside.partition) > 0 and total_ps > EDGE * int(inside.partition["window_ps"].max())
+
+
+def _hidden(rows: pd.DataFrame) -> tuple[int, int, int | None]:
+    """The hidden and the total time in ps of rows of an overlap table, summed over the devices, and how many devices
+    had any, None where some are unknown."""
+    rows = rows[rows["total_ps"] > 0]
     devices = len(rows) if all(map(is_known, rows["device"])) else None
     return int(rows["hidden_ps"].sum()), int(rows["total_ps"].sum()), devices
 
@@ -329,24 +337,27 @@ def _of_the_machine(row: dict[str, Any], busy: dict[str, Any] | None, busy_alone
 
 
 def _elsewhere(inside: "Breakdown") -> list[str]:
-    """Where the time of two or more devices went that was no compute: exposed collectives and copies, and idle."""
+    """Where the time of two or more devices went that was no compute: exposed collectives, copies and memsets, and
+    idle."""
     busy = inside.partition[inside.partition["busy_ps"] > 0]
     window = int(busy["window_ps"].sum())
     if len(busy) < 2:
         return []
-    communication, copies = exposed(inside)
+    communication, memory = exposed(inside)
     waited = inside.waiting_ratio
     waiting = f" ({percent(waited)} of it waiting for other devices)" if waited else ""
     parts = [
         (communication / window, f"in exposed collectives{waiting}"),
-        (copies / window, "in exposed copies"),
+        (memory / window, f"in exposed {memory_words(inside.overlap)}"),
         (busy["idle"].sum() / window, "idle"),
     ]
     shares = [f"{percent(share)} {what}" for share, what in parts if share >= WORTH_TELLING]
     return [f"Of the devices' time, {', '.join(shares)}"] if shares else []
 
 
-def _contention(row: dict[str, Any], stretch: pd.DataFrame, busy: dict[str, Any] | None) -> list[str]:
+def _contention(
+    row: dict[str, Any], inside: "Breakdown", stretch: pd.DataFrame, busy: dict[str, Any] | None
+) -> list[str]:
     measured = stretch.dropna(subset=["stretch"])
     if len(measured) == 0 or pd.isna(row["speedup"]):
         return []
@@ -354,5 +365,7 @@ def _contention(row: dict[str, Any], stretch: pd.DataFrame, busy: dict[str, Any]
     if worst["stretch"] < CONTENTION:
         return []
     reason = "" if busy else ": the overlapping work contends for a shared resource"
-    what = f"{WORK[worst['kind']].capitalize()} on {worst['device']}"
+    its = inside.overlap[inside.overlap["device"] == worst["device"]]
+    words = memory_words(its) if worst["kind"] == "memory" else WORK[worst["kind"]]
+    what = f"{words.capitalize()} on {worst['device']}"
     return [f"{what} took {factor(worst['stretch'])} as long as alone{reason}"]
