@@ -233,6 +233,16 @@ def test_late_launches_after_a_wait_name_the_call_that_waited():
     assert advice.idle_causes(waited, partition(table[0]), causes)[0].evidence == evidence
 
 
+def test_late_launches_while_the_host_copied_name_the_call_that_did():
+    table = work(("gpu:0", "compute", 0, 10, -5), ("gpu:0", "compute", 100, 110, 90))
+    spans = host_spans(("synchronize", 2, 12, "python"), ("ArrayImpl.copy_to_host_async", 14, 85, "python"))
+    copied = timeline_of(replace(timeline(table).trace, spans=spans))
+    causes = idle(copied)
+    finding = advice.idle_causes(copied, partition(table[0]), causes, host_api(copied, causes.gaps))[0]
+    told = {"gaps": 1, "host": "copying", "ratio": 71 / 80, "call": "ArrayImpl.copy_to_host_async"}
+    assert finding.evidence == told
+
+
 @pytest.mark.parametrize(("until", "told"), [(48, {"unrecorded": 41 / 80}), (49, {})])
 def test_it_is_told_where_most_of_the_host_bound_time_is_not_recorded(until, told):
     table = work(("gpu:0", "compute", 0, 10, -5), ("gpu:0", "compute", 100, 110, 90))

@@ -96,6 +96,15 @@ def test_without_numbers_of_executions_the_calls_of_jitted_functions_tell_it(cal
     assert (Practice.ONE_PROGRAM in does(trace)) is expected
 
 
+def test_a_call_of_a_jitted_function_that_is_written_twice_is_one():
+    """As jax 0.11 does: of two spans of one call, the second lies in the first."""
+    table, launches = launched(*(("gpu:0", "compute", 100 * at + 10, 100 * at + 90, 100 * at) for at in range(3)))
+    marks = [("train", step, 100 * step, 100 * step + 99) for step in range(3)]
+    twice = [("PjitFunction(f)", None, 100 * at + more, 100 * at + 9 - more) for at in range(3) for more in (0, 1)]
+    trace = Trace(table, launches=launches, spans=annotations(*marks, *twice))
+    assert Practice.ONE_PROGRAM in does(trace)
+
+
 def test_without_steps_it_is_not_known_whether_a_step_is_one_program():
     assert does(Trace(work(ROW | {"run": 1, "module": "jit_f"}))) == {}
 

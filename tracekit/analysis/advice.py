@@ -4,7 +4,7 @@ The thresholds are choices, not measurements: below them a finding is seldom wor
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.explain import Explanation
 from tracekit.analysis.host_api import HostApi
 from tracekit.analysis.idle import Idle
-from tracekit.analysis.late_launches import late_launches
+from tracekit.analysis.late_launches import LateLaunches, late_launches
 from tracekit.analysis.machine import Machine
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
@@ -292,16 +292,25 @@ def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: 
         cost, share = _cost(rows["idle_ps"], partition)
         if share >= threshold:
             evidence: dict[str, Any] = {"gaps": int(rows["gaps"].sum())}
-            parts = asdict(late_launches(timeline, idle)) if rule == "host_bound" else {}
-            if any(parts.values()):
-                host = max(parts, key=lambda part: parts[part])
-                evidence |= {"host": host.removesuffix("_ps"), "ratio": parts[host] / sum(parts.values())}
-                if evidence["host"] == "after_wait" and calls is not None:
-                    evidence |= _waited_in(calls)
-                if calls is not None:
-                    evidence |= _unrecorded(calls, sum(parts.values()))
+            if rule == "host_bound":
+                evidence |= _instead(late_launches(timeline, idle), calls)
             findings.append(Finding(rule, cost, share, evidence))
     return findings
+
+
+def _instead(late: LateLaunches, calls: HostApi | None) -> dict[str, Any]:
+    """What the host did most of the host-bound time instead of launching, and in which call mostly."""
+    parts = late.parts()
+    late_ps = sum(parts.values())
+    if not late_ps:
+        return {}
+    most = max(parts, key=lambda part: parts[part])
+    evidence: dict[str, Any] = {"host": most.removesuffix("_ps"), "ratio": parts[most] / late_ps}
+    if most in late.calls:
+        return evidence | {"call": late.calls[most]}
+    if calls is None:
+        return evidence
+    return evidence | (_waited_in(calls) if most == "after_wait_ps" else {}) | _unrecorded(calls, late_ps)
 
 
 def compiled(partition: pd.DataFrame, idle: Idle, again: Sequence[int]) -> Finding | None:

@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.analysis.host_records import thread_numbers
 from tracekit.columns import distinct
+from tracekit.readers.nested import outermost
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import percent, quantity
 from tracekit.vocabulary.frameworks import FORMATS, Framework, Practice, Source, framework_of, practices
@@ -83,7 +85,8 @@ def _names(timeline: Timeline) -> Iterator[tuple[Source, list[str]]]:
 def _one_program(timeline: Timeline) -> str:
     """That each step runs one program on each of its devices, "" where it runs several, or that is not known.
 
-    Executions are counted by their numbers, or where rows have none by the calls of jitted functions.
+    Executions are counted by their numbers, or where rows have none by the calls of jitted functions; JAX writes some
+    calls twice, one in the other.
     """
     steps, rows = timeline.steps, timeline.rows
     run, has_run = rows.numbers("run_id")
@@ -101,11 +104,23 @@ def _one_program(timeline: Timeline) -> str:
     is_call = np.array([*(jitted_function(str(name)) is not None for name in spans["name"].cat.categories), False])
     calls = spans[is_call[spans["name"].cat.codes.to_numpy()]]
     begin, end = (steps.table[f"host_{edge}_ps"].to_numpy(np.int64, na_value=0) for edge in ("start", "end"))
-    start = calls["start_ps"].to_numpy()
+    start = _outermost_starts(calls)
     executions = np.array(
         [np.count_nonzero((start >= low) & (start < high)) for low, high in zip(begin, end, strict=True)]
     )
     return _told(executions, "call of a jitted function", np.arange(len(executions)))
+
+
+def _outermost_starts(calls: pd.DataFrame) -> NDArray[np.int64]:
+    """The begins of the calls that lie in no other one of their thread."""
+    (thread,) = thread_numbers(calls)
+    start, end = (calls[edge].to_numpy(np.int64) for edge in ("start_ps", "end_ps"))
+    starts = [start[:0]]
+    for number in np.unique(thread).tolist():
+        own = np.flatnonzero(thread == number)
+        place, _, _ = outermost(start[own], end[own])
+        starts.append(start[own[place]])
+    return np.concatenate(starts)
 
 
 def _told(executions: NDArray[np.int64], what: str, step: NDArray[np.int64]) -> str:

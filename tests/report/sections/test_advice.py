@@ -56,7 +56,10 @@ OWN_WORDS = {
 # Each rule with other evidence and what the program does already.
 CASES = [
     *((rule, evidence, ()) for rule, evidence in FINDINGS.items()),
-    *(("host_bound", {"gaps": 2, "host": host, "ratio": 0.5}, ()) for host in ("after_wait", "launching", "working")),
+    *(
+        ("host_bound", {"gaps": 2, "host": host, "ratio": 0.5}, ())
+        for host in ("after_wait", "launching", "copying", "allocating", "working")
+    ),
     *(
         ("host_bound", {"gaps": 2, "host": host, "ratio": 0.5, "unrecorded": 0.9}, ())
         for host in ("after_wait", "working")
@@ -251,6 +254,44 @@ def test_an_asynchronous_copy_that_blocked_is_told_to_go_through_pinned_memory()
     )
     for call in ("cudaMemcpy", "cudaStreamSynchronize"):
         assert "pageable" not in remedy("host_bound", "PyTorch", **waited, call=call)
+
+
+@pytest.mark.parametrize(
+    ("host", "call", "framework", "sentence", "action"),
+    [
+        (
+            "copying",
+            "ArrayImpl.copy_to_host_async",
+            "JAX",
+            "while the host copied results into its memory (mostly in ArrayImpl.copy_to_host_async).",
+            "copy results into pinned host memory, which the device fills by itself: jax.device_put(x, "
+            'x.sharding.with_memory_kind("pinned_host")).',
+        ),
+        (
+            "allocating",
+            "cuMemHostAlloc",
+            "JAX",
+            "while the host allocated memory (mostly in cuMemHostAlloc).",
+            "let it allocate before what is timed: allocators keep pinned memory after its first use, so warm up, and "
+            "use buffers of the same sizes again.",
+        ),
+        (
+            "allocating",
+            "cudaMalloc",
+            "PyTorch",
+            "while the host allocated memory (mostly in cudaMalloc).",
+            "let it allocate before what is timed: allocators keep memory after its first use, so warm up, and use "
+            "buffers of the same sizes again.",
+        ),
+    ],
+)
+def test_a_call_that_took_the_hosts_own_time_is_named_and_has_a_remedy_of_its_own(
+    host, call, framework, sentence, action
+):
+    late = Finding("host_bound", 3 * 10**9, 0.25, {"gaps": 12, "host": host, "ratio": 0.8, "call": call})
+    (finding,) = section(Advice((late,), "gpu", framework == "JAX", Program(framework)), 1).findings
+    assert finding.sentence.endswith(f", in 12 gaps, 80.0 % of it {sentence}")
+    assert finding.action == action
 
 
 LAUNCHING = {"gaps": 12, "host": "launching", "ratio": 0.8}
