@@ -247,7 +247,7 @@ def test_copies_are_synchronous_unless_they_say_otherwise(name, is_synchronous):
         ("backend_compile_and_load", Activity.COMPILING),
         ("PjRtCpuClient::Compile", Activity.COMPILING),
         ("TfrtGpuClient::CompileAndLoad", Activity.COMPILING),
-        ("lower_sharding_computation", Activity.COMPILING),
+        ("lower_sharding_computation", Activity.LOWERING),
         ("_compile.compile_inner (dynamo_timed)", Activity.COMPILING),
         ("LoadProgram", Activity.INSTALLING),
         ("LoadProgramCacheMiss", Activity.INSTALLING),

@@ -32,6 +32,7 @@ class Activity(StrEnum):
     """What a span's name proves of the thread that it stands on."""
 
     MEETING = "meeting the threads of other devices"
+    LOWERING = "lowering a program, to compile it next"
     COMPILING = "compiling a program"
     INSTALLING = "bringing a program to a device"
     LOADING = "loading data"
@@ -157,8 +158,9 @@ _ACTIVITIES: tuple[tuple[Activity, re.Pattern[str]], ...] = tuple(
         ),
         # What compilers call their own work. A program of the user may well be called `compile`, so nothing else is
         # believed. JAX: jax/_src/compiler.py (backend_compile, today backend_compile_and_load), and pxla.py, which
-        # lowers only what is compiled next. `TSL:` is the domain of XLA's ranges in nsys.
-        (Activity.COMPILING, r"^(TSL:)?(backend_compile\w*|lower_sharding_computation)(?!\w)"),
+        # lowers what is compiled next unless it was before. `TSL:` is the domain of XLA's ranges in nsys.
+        (Activity.COMPILING, r"^(TSL:)?backend_compile\w*(?!\w)"),
+        (Activity.LOWERING, r"^(TSL:)?lower_sharding_computation(?!\w)"),
         # Clients of PjRt and of XLA, XLA's compilers with their passes and autotuner, which nsys has in ranges of their
         # own, alone where it began to record inside a compilation; TensorFlow's (XlaCompilationCache).
         (

@@ -46,7 +46,7 @@ _LAUNCHES_MEANWHILE, _DISAGREES_IN = 3, 5
 # Adjacent calls of a thread overlap by so much where their times are rounded: some profilers write whole microseconds.
 ROUNDING_PS = 1_000_000
 # What a thread does by itself, by the names of its spans.
-_OWN_WORK = (Activity.COMPILING, Activity.INSTALLING, Activity.LOADING)
+_OWN_WORK = (Activity.LOWERING, Activity.COMPILING, Activity.INSTALLING, Activity.LOADING)
 # A synchronous copy may end so much after its call, but no more than this part of it.
 EARLY_PS, _EARLY_PART = 100_000_000, 10
 
