@@ -9,7 +9,7 @@ from tests.launch_frames import calls, host_spans, work
 from tests.stepped import annotations
 from tests.stepped import work as launched
 from tracekit.analysis.overlap import partition
-from tracekit.analysis.program import framework_by, program
+from tracekit.analysis.program import framework_by, graphs_turned_off, in_loops, program
 from tracekit.columns import frame
 from tracekit.readers import read
 from tracekit.timeline.timeline import timeline_of
@@ -107,6 +107,29 @@ def test_a_call_of_a_jitted_function_that_is_written_twice_is_one():
 
 def test_without_steps_it_is_not_known_whether_a_step_is_one_program():
     assert does(Trace(work(ROW | {"run": 1, "module": "jit_f"}))) == {}
+
+
+def test_launches_in_turns_of_a_loop_are_known_on_their_thread():
+    spans = host_spans(("while.5", 0, 100), ("[iter=0]", 10, 30), ("[iter=1]", 30, 50), ("[iter=2]", 10, 90, "other"))
+    launches = calls((0, 5, 6), (1, 10, 40), (2, 49, 51), (3, 50, 51), (4, 60, 61), (5, 60, 61, "other"))
+    told = in_loops(timeline_of(Trace(work(ROW), launches=launches, spans=spans)))
+    assert told.tolist() == [False, True, True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("capture", "flag"),
+    [
+        ({"xla_flags": "--xla_a=1 --xla_gpu_enable_command_buffer="}, "--xla_gpu_enable_command_buffer="),
+        ({"xla_flags": "--xla_gpu_enable_command_buffer= --xla_a=1"}, "--xla_gpu_enable_command_buffer="),
+        ({"xla_flags": "--xla_gpu_enable_command_buffer= --xla_gpu_enable_command_buffer=FUSION"}, ""),
+        ({"xla_flags": "--xla_gpu_enable_command_buffer=+WHILE"}, ""),
+        ({"xla_flags": 3}, ""),
+        ({}, ""),
+        (None, ""),
+    ],
+)
+def test_the_flags_of_the_capture_tell_that_graphs_are_turned_off(capture, flag):
+    assert graphs_turned_off(timeline_of(Trace(work(ROW), capture=capture))) == flag
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from tracekit.analysis import overlap
 from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.explain import Explanation
 from tracekit.analysis.host_api import HostApi
-from tracekit.analysis.idle import Idle
+from tracekit.analysis.idle import Cause, Idle
 from tracekit.analysis.late_launches import LateLaunches, late_launches
 from tracekit.analysis.machine import Machine
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
-from tracekit.analysis.program import Program, program
+from tracekit.analysis.program import Program, graphs_turned_off, in_loops, program
 from tracekit.columns import records
 from tracekit.devices import type_of
 from tracekit.timeline.instances import Unseen
@@ -207,8 +207,8 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
     """Copies beside which nothing ran, and the direction that was two thirds of it or more, None where none was.
 
     Of the copies of that direction, or of all, `host_memory` is the memory of the host that most of their time goes
-    through, where that is known, and `in_program` the share of their time in which they were operations of a compiled
-    program, where any were.
+    through, where that is known, `in_program` the share of their time in which they were operations of a compiled
+    program, and `in_loop` that of those which the host launched in a loop of it, where any were.
     """
     cost, share = _cost(partition["memory"], partition)
     if share < EXPOSED_COPIES:
@@ -233,6 +233,8 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
             evidence["host_memory"] = memory
     if in_program := _ratio(rows, copies & (rows.codes("hlo_op") >= 0), copies):
         evidence["in_program"] = in_program
+    if in_loop := _ratio(rows, copies & np.append(in_loops(timeline), False)[timeline.launch], copies):
+        evidence["in_loop"] = in_loop
     return Finding("exposed_copies", cost, share, evidence)
 
 
@@ -294,8 +296,26 @@ def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: 
             evidence: dict[str, Any] = {"gaps": int(rows["gaps"].sum())}
             if rule == "host_bound":
                 evidence |= _instead(late_launches(timeline, idle), calls)
+            if rule == "launch_latency":
+                evidence |= _launched_slowly(timeline, idle)
             findings.append(Finding(rule, cost, share, evidence))
     return findings
+
+
+def _launched_slowly(timeline: Timeline, idle: Idle) -> dict[str, Any]:
+    """The share of the idle time by launch latency that is before launches in loops of compiled programs, where any is,
+    and the flag that turned CUDA graphs off, where one did."""
+    evidence: dict[str, Any] = {}
+    pieces = idle.gaps[(idle.gaps["cause"] == str(Cause.LATENCY)).to_numpy(bool) & idle.gaps["next"].notna().to_numpy()]
+    is_inside = np.zeros(len(timeline.rows.events), bool)
+    is_inside[timeline.rows.at] = np.append(in_loops(timeline), False)[timeline.timed_launch]
+    length = (pieces["end_ps"] - pieces["start_ps"]).to_numpy(np.int64)
+    in_loop_ps = iv.sum_exactly(length[is_inside[pieces["next"].to_numpy(np.int64)]])
+    if in_loop_ps:
+        evidence["in_loop"] = in_loop_ps / iv.sum_exactly(length)
+    if flag := graphs_turned_off(timeline):
+        evidence["graphs_off"] = flag
+    return evidence
 
 
 def _instead(late: LateLaunches, calls: HostApi | None) -> dict[str, Any]:

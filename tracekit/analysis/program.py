@@ -1,5 +1,6 @@
 """What wrote the program, and what it does already: the one place that decides in which words advice is given."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -7,17 +8,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import intervals as iv
 from tracekit.analysis.host_records import thread_numbers
-from tracekit.columns import distinct
+from tracekit.columns import by_label, distinct
 from tracekit.readers.nested import outermost
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import percent, quantity
 from tracekit.vocabulary.frameworks import FORMATS, Framework, Practice, Source, framework_of, practices
-from tracekit.vocabulary.host_calls import jitted_function, launches_graph
+from tracekit.vocabulary.host_calls import jitted_function, launches_graph, turns_loop
 
 # From these shares on a program does a thing: of its kernels that graphs launched, and of its collectives' time hidden.
 GRAPHS = 0.5
 OVERLAPPED = 0.1
+# What stands in a CUDA graph (xla/debug_options_flags.cc): a list, `+WHILE,-CUBLAS` to change the default, or nothing.
+_GRAPHS_FLAG = re.compile(r"(?<!\S)(--xla_gpu_enable_command_buffer)=(\S*)")
 # Names of kernels of one framework may be ten thousands; so many of each source are looked at.
 _MOST_NAMES = 20_000
 
@@ -128,6 +132,29 @@ def _told(executions: NDArray[np.int64], what: str, step: NDArray[np.int64]) -> 
     if not len(executions) or np.median(executions) != 1:
         return ""
     return f"one {what} in each of {quantity(len(np.unique(step)), 'step')}"
+
+
+def in_loops(timeline: Timeline) -> NDArray[np.bool_]:
+    """Which launches of the trace, (len(launches),), the host made in a turn of a loop of a compiled program."""
+    launches, spans = timeline.trace.launches, timeline.trace.spans
+    turns = spans[by_label(spans["name"].array, turns_loop).astype(bool)]
+    is_inside = np.zeros(len(launches), bool)
+    if len(turns):
+        of_launch, of_turn = thread_numbers(launches, turns)
+        start = launches["start_ps"].to_numpy()
+        for number in np.unique(of_turn).tolist():
+            own = np.flatnonzero(of_launch == number)
+            edges = (turns[edge].to_numpy()[of_turn == number] for edge in ("start_ps", "end_ps"))
+            is_inside[own] = iv.within(iv.intervals(*edges), iv.intervals(start[own], start[own] + 1)) > 0
+    return is_inside
+
+
+def graphs_turned_off(timeline: Timeline) -> str:
+    """The flag by which the capture turned XLA's CUDA graphs off, "" where it did not, or that is not known."""
+    capture = timeline.trace.capture
+    flags = capture.get("xla_flags") if isinstance(capture, Mapping) else None
+    found = _GRAPHS_FLAG.findall(flags) if isinstance(flags, str) else []
+    return f"{found[-1][0]}=" if found and not found[-1][1] else ""  # the last of a flag counts
 
 
 def _graphs(timeline: Timeline) -> str:

@@ -64,6 +64,8 @@ _ASKS_FOR_COLLECTIVE = re.compile(r"_?c10d\w*::|record_param_comms$")
 _OF_HOST = re.compile(r"(gloo|mpi|ucc):\w")
 # What adds nodes to a graph or changes them (`cuGraphAddMemcpyNode`) runs nothing; the graph's launch does.
 _LAUNCH = re.compile(r"(?!(?:cuda|cu|hip)Graph(?!Launch)).*(launch|memcpy|memset)", re.IGNORECASE | re.DOTALL)
+# xla/backends/gpu/runtime/while_thunk.cc: `[iter=3]`.
+_LOOP_TURN = re.compile(r"\[iter=\d+\]")
 # A pool's threads may launch what the calling thread dispatched: it is JAX's and PjRt's call that tells the program.
 _PROGRAM = re.compile(r"PjitFunction\(|PJRT_LoadedExecutable_Execute$")
 # JAX's and PjRt's copies of results into pageable memory of the host, which they get and fill themselves (ArrayImpl in
@@ -273,6 +275,11 @@ def jitted_function(name: str) -> str | None:
 def executes(name: str) -> bool:
     """Whether a call of this name is that of PjRt which starts a compiled program."""
     return bool(_EXECUTION.fullmatch(name))
+
+
+def turns_loop(name: str) -> bool:
+    """Whether a span of this name is a turn of a loop that XLA runs on the host, launch by launch."""
+    return bool(_LOOP_TURN.fullmatch(name))
 
 
 def places_arguments(name: str) -> bool:
