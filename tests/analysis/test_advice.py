@@ -15,14 +15,14 @@ from tracekit.analysis.advice import Finding
 from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.explain import explain
 from tracekit.analysis.host_api import host_api
-from tracekit.analysis.idle import idle
+from tracekit.analysis.idle import GAP_COLUMNS, idle
 from tracekit.analysis.machine import LOAD_COLUMNS, Machine
 from tracekit.analysis.overlap import breakdown, partition
 from tracekit.analysis.phases import phases
 from tracekit.columns import concat, frame
 from tracekit.timeline.instances import Unseen, unseen
 from tracekit.timeline.timeline import timeline_of
-from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS
+from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS, Trace
 
 NOTHING = explain(events())
 NO_TIMELINE = timeline_of(events())
@@ -219,6 +219,21 @@ def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
     assert advice.idle_causes(NO_TIMELINE, window, replace(idle, by_device=by_device.assign(cause="unexplained"))) == []
 
 
+def test_launches_and_copies_in_a_loop_of_a_program_are_told():
+    table, launches = work(
+        ("gpu:0", "compute", 0, 10, -5), ("gpu:0", "memcpy", 30, 40, 20), ("gpu:0", "memcpy", 45, 50, 42)
+    )
+    turn = host_spans(("[iter=0]", 15, 41, "python"))
+    looped = timeline_of(Trace(table, launches=launches, spans=turn))
+    by_device = pd.DataFrame({"device": ["gpu:0"], "cause": ["launch latency"], "gaps": [2], "idle_ps": [13]})
+    late = {"cause": ["launch latency"] * 2, "start_ps": [20, 42], "end_ps": [30, 45], "next": [1, 2]}
+    pieces = frame(GAP_COLUMNS, {"device": ["gpu:0"] * 2, "interval": [0, 1], **late})
+    latency = replace(idle(looped), by_device=by_device, gaps=pieces)
+    assert advice.exposed_copies(looped, partition(table)).evidence["in_loop"] == 10 / 15
+    (finding,) = advice.idle_causes(looped, partition(table), latency)
+    assert (finding.rule, finding.evidence) == ("launch_latency", {"gaps": 2, "in_loop": 10 / 13})
+
+
 def test_late_launches_say_what_the_host_did_most_of_the_time():
     frames = work(("gpu:0", "compute", 0, 10, -5), ("gpu:0", "compute", 100, 110, 90))
     late = timeline(frames)
@@ -238,6 +253,16 @@ def test_late_launches_after_a_wait_name_the_call_that_waited():
     where = {"call": "synchronize", "operation": "forward"}
     assert finding.evidence == evidence | where | {"unrecorded": 75 / 80}
     assert advice.idle_causes(waited, partition(table[0]), causes)[0].evidence == evidence
+
+
+def test_late_launches_while_the_host_copied_name_the_call_that_did():
+    table = work(("gpu:0", "compute", 0, 10, -5), ("gpu:0", "compute", 100, 110, 90))
+    spans = host_spans(("synchronize", 2, 12, "python"), ("ArrayImpl.copy_to_host_async", 14, 85, "python"))
+    copied = timeline_of(replace(timeline(table).trace, spans=spans))
+    causes = idle(copied)
+    finding = advice.idle_causes(copied, partition(table[0]), causes, host_api(copied, causes.gaps))[0]
+    told = {"gaps": 1, "host": "copying", "ratio": 71 / 80, "call": "ArrayImpl.copy_to_host_async"}
+    assert finding.evidence == told
 
 
 @pytest.mark.parametrize(("until", "told"), [(48, {"unrecorded": 41 / 80}), (49, {})])

@@ -8,6 +8,7 @@ import pytest
 from tests.idle_frames import US, row
 from tests.launch_frames import calls, host_spans, waits, work
 from tests.stepped import annotations
+from tracekit import intervals as iv
 from tracekit.analysis.blocking_copies import blocking_copies
 from tracekit.analysis.host_api import host_api
 from tracekit.analysis.idle import Cause, idle
@@ -285,6 +286,12 @@ def test_of_work_launched_before_a_gap_the_thread_tells_of_which_most_is_recorde
     assert did(*spans, launches=ahead) == ("saver", "save", None, 600, 300)
     told = result(EVENTS, ahead, [], host_spans(*spans)).longest.iloc[0]
     assert (told["launched_ps"], told["host_bound_ps"]) == (-50 * US, 0)
+
+
+def test_what_the_host_did_counts_inside_the_windows_only():
+    windows = iv.intervals([50 * US, 800 * US], [400 * US, 1050 * US])
+    told = result(EVENTS, LAUNCHES, spans=host_spans(("log", 300 * US, 900 * US)), windows=windows).longest.iloc[0]
+    assert (told["idle_ps"], told["doing_ps"], told["unrecorded_ps"]) == (500 * US, 200 * US, 295 * US)
 
 
 def test_what_the_host_did_is_unknown_where_no_call_launched_the_work():

@@ -243,6 +243,23 @@ def test_a_host_that_waited_for_computing_of_this_device_is_host_bound_and_of_an
     ]
 
 
+@pytest.mark.parametrize(
+    ("lowered", "more", "compiling"),
+    [
+        (400, (), 0),  # in JAX's memory: nothing is compiled after it
+        (600, (), 600),  # in a cache on disk
+        (400, [("backend_compile_and_load", 1510, 1600)], 490),
+        (400, [("lower_sharding_computation", 1510, 1520), ("backend_compile_and_load", 1600, 1650)], 60),
+        (400, [("backend_compile_and_load", 1510, 1600, "other")], 0),
+    ],
+)
+def test_lowering_is_compiling_where_a_compiler_follows_or_where_it_took_long(lowered, more, compiling):
+    named = [("lower_sharding_computation", 1000, 1000 + lowered), *more]
+    spans = host_spans(*((name, start * US, end * US, *thread) for name, start, end, *thread in named))
+    result = idle(work(FIRST, row("gpu:0", 2000, 2100, 2)), calls(CALLED, call(2, 1990, 1995)), spans)
+    assert sum(end - start for start, end, cause, _ in pieces(result) if cause == "compiling") == compiling
+
+
 def test_loading_data_and_compiling_on_the_launching_thread_refine_what_is_host_bound():
     spans = host_spans(
         ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 50 * US, 400 * US),

@@ -9,7 +9,7 @@ from tests.launch_frames import calls, host_spans, work
 from tests.stepped import annotations
 from tests.stepped import work as launched
 from tracekit.analysis.overlap import partition
-from tracekit.analysis.program import framework_by, program
+from tracekit.analysis.program import framework_by, graphs_turned_off, in_loops, program
 from tracekit.columns import frame
 from tracekit.readers import read
 from tracekit.timeline.timeline import timeline_of
@@ -96,8 +96,40 @@ def test_without_numbers_of_executions_the_calls_of_jitted_functions_tell_it(cal
     assert (Practice.ONE_PROGRAM in does(trace)) is expected
 
 
+def test_a_call_of_a_jitted_function_that_is_written_twice_is_one():
+    """As jax 0.11 does: of two spans of one call, the second lies in the first."""
+    table, launches = launched(*(("gpu:0", "compute", 100 * at + 10, 100 * at + 90, 100 * at) for at in range(3)))
+    marks = [("train", step, 100 * step, 100 * step + 99) for step in range(3)]
+    twice = [("PjitFunction(f)", None, 100 * at + more, 100 * at + 9 - more) for at in range(3) for more in (0, 1)]
+    trace = Trace(table, launches=launches, spans=annotations(*marks, *twice))
+    assert Practice.ONE_PROGRAM in does(trace)
+
+
 def test_without_steps_it_is_not_known_whether_a_step_is_one_program():
     assert does(Trace(work(ROW | {"run": 1, "module": "jit_f"}))) == {}
+
+
+def test_launches_in_turns_of_a_loop_are_known_on_their_thread():
+    spans = host_spans(("while.5", 0, 100), ("[iter=0]", 10, 30), ("[iter=1]", 30, 50), ("[iter=2]", 10, 90, "other"))
+    launches = calls((0, 5, 6), (1, 10, 40), (2, 49, 51), (3, 50, 51), (4, 60, 61), (5, 60, 61, "other"))
+    told = in_loops(timeline_of(Trace(work(ROW), launches=launches, spans=spans)))
+    assert told.tolist() == [False, True, True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("capture", "flag"),
+    [
+        ({"xla_flags": "--xla_a=1 --xla_gpu_enable_command_buffer="}, "--xla_gpu_enable_command_buffer="),
+        ({"xla_flags": "--xla_gpu_enable_command_buffer= --xla_a=1"}, "--xla_gpu_enable_command_buffer="),
+        ({"xla_flags": "--xla_gpu_enable_command_buffer= --xla_gpu_enable_command_buffer=FUSION"}, ""),
+        ({"xla_flags": "--xla_gpu_enable_command_buffer=+WHILE"}, ""),
+        ({"xla_flags": 3}, ""),
+        ({}, ""),
+        (None, ""),
+    ],
+)
+def test_the_flags_of_the_capture_tell_that_graphs_are_turned_off(capture, flag):
+    assert graphs_turned_off(timeline_of(Trace(work(ROW), capture=capture))) == flag
 
 
 @pytest.mark.parametrize(

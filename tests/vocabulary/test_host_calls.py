@@ -11,11 +11,15 @@ from tracekit.vocabulary.host_calls import (
     allocates,
     asks_if_done,
     calls_program,
+    calls_runtime,
     copies_synchronously,
+    copies_to_host,
     executes,
+    gets_memory,
     jitted_function,
     launches,
     launches_graph,
+    pins_memory,
     reads_back,
     recorded_into_graph,
     records_event,
@@ -127,6 +131,39 @@ def test_runtimes_say_when_they_allocate_memory(name, is_allocation):
 
 
 @pytest.mark.parametrize(
+    ("name", "gets", "pins"),
+    [
+        ("cuMemHostAlloc", True, True),
+        ("cudaHostAlloc", True, True),
+        ("cudaMallocHost_v3020", True, True),
+        ("hipHostMalloc", True, True),
+        ("cuMemHostRegister_v2", True, True),
+        ("cudaMalloc", True, False),
+        ("cuMemAlloc_v2", True, False),
+        ("cuMemFreeHost", False, False),
+        ("cudaLaunchKernel", False, False),
+    ],
+)
+def test_calls_get_memory_and_some_pin_it(name, gets, pins):
+    assert (gets_memory(name), pins_memory(name)) == (gets, pins)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_call", "copies"),
+    [
+        ("ArrayImpl.copy_to_host_async", True, True),
+        ("D2H Copy From Staging Buffer", True, True),
+        ("PythonRefManager::CollectGarbage", True, False),
+        ("CommonPjRtBuffer::ToLiteral", True, False),
+        ("D2H Dispatch", False, False),
+        ("copy_to_host_async", False, False),
+    ],
+)
+def test_calls_of_jaxlibs_arrays_are_those_of_a_runtime_and_some_copy_to_the_host(name, is_call, copies):
+    assert (calls_runtime(name), copies_to_host(name)) == (is_call, copies)
+
+
+@pytest.mark.parametrize(
     ("name", "reads"),
     [
         ("aten::item", True),
@@ -210,7 +247,7 @@ def test_copies_are_synchronous_unless_they_say_otherwise(name, is_synchronous):
         ("backend_compile_and_load", Activity.COMPILING),
         ("PjRtCpuClient::Compile", Activity.COMPILING),
         ("TfrtGpuClient::CompileAndLoad", Activity.COMPILING),
-        ("lower_sharding_computation", Activity.COMPILING),
+        ("lower_sharding_computation", Activity.LOWERING),
         ("_compile.compile_inner (dynamo_timed)", Activity.COMPILING),
         ("LoadProgram", Activity.INSTALLING),
         ("LoadProgramCacheMiss", Activity.INSTALLING),

@@ -4,7 +4,7 @@ The thresholds are choices, not measurements: below them a finding is seldom wor
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ from tracekit.analysis import overlap
 from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.explain import Explanation
 from tracekit.analysis.host_api import HostApi
-from tracekit.analysis.idle import Idle
-from tracekit.analysis.late_launches import late_launches
+from tracekit.analysis.idle import Cause, Idle
+from tracekit.analysis.late_launches import LateLaunches, late_launches
 from tracekit.analysis.machine import Machine
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
-from tracekit.analysis.program import Program, program
+from tracekit.analysis.program import Program, graphs_turned_off, in_loops, program
 from tracekit.columns import records
 from tracekit.devices import type_of
 from tracekit.timeline.instances import Unseen
@@ -208,8 +208,8 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
     memsets are none.
 
     Of the copies of that direction, or of all, `host_memory` is the memory of the host that most of their time goes
-    through, where that is known, and `in_program` the share of their time in which they were operations of a compiled
-    program, where any were.
+    through, where that is known, `in_program` the share of their time in which they were operations of a compiled
+    program, and `in_loop` that of those which the host launched in a loop of it, where any were.
     """
     cost, share = _cost(_exposed_copies_ps(timeline, partition), partition)
     if share < EXPOSED_COPIES:
@@ -234,6 +234,8 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
             evidence["host_memory"] = memory
     if in_program := _ratio(rows, copies & (rows.codes("hlo_op") >= 0), copies):
         evidence["in_program"] = in_program
+    if in_loop := _ratio(rows, copies & np.append(in_loops(timeline), False)[timeline.launch], copies):
+        evidence["in_loop"] = in_loop
     return Finding("exposed_copies", cost, share, evidence)
 
 
@@ -305,16 +307,43 @@ def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: 
         cost, share = _cost(rows["idle_ps"], partition)
         if share >= threshold:
             evidence: dict[str, Any] = {"gaps": int(rows["gaps"].sum())}
-            parts = asdict(late_launches(timeline, idle)) if rule == "host_bound" else {}
-            if any(parts.values()):
-                host = max(parts, key=lambda part: parts[part])
-                evidence |= {"host": host.removesuffix("_ps"), "ratio": parts[host] / sum(parts.values())}
-                if evidence["host"] == "after_wait" and calls is not None:
-                    evidence |= _waited_in(calls)
-                if calls is not None:
-                    evidence |= _unrecorded(calls, sum(parts.values()))
+            if rule == "host_bound":
+                evidence |= _instead(late_launches(timeline, idle), calls)
+            if rule == "launch_latency":
+                evidence |= _launched_slowly(timeline, idle)
             findings.append(Finding(rule, cost, share, evidence))
     return findings
+
+
+def _launched_slowly(timeline: Timeline, idle: Idle) -> dict[str, Any]:
+    """The share of the idle time by launch latency that is before launches in loops of compiled programs, where any is,
+    and the flag that turned CUDA graphs off, where one did."""
+    evidence: dict[str, Any] = {}
+    pieces = idle.gaps[(idle.gaps["cause"] == str(Cause.LATENCY)).to_numpy(bool) & idle.gaps["next"].notna().to_numpy()]
+    is_inside = np.zeros(len(timeline.rows.events), bool)
+    is_inside[timeline.rows.at] = np.append(in_loops(timeline), False)[timeline.timed_launch]
+    length = (pieces["end_ps"] - pieces["start_ps"]).to_numpy(np.int64)
+    in_loop_ps = iv.sum_exactly(length[is_inside[pieces["next"].to_numpy(np.int64)]])
+    if in_loop_ps:
+        evidence["in_loop"] = in_loop_ps / iv.sum_exactly(length)
+    if flag := graphs_turned_off(timeline):
+        evidence["graphs_off"] = flag
+    return evidence
+
+
+def _instead(late: LateLaunches, calls: HostApi | None) -> dict[str, Any]:
+    """What the host did most of the host-bound time instead of launching, and in which call mostly."""
+    parts = late.parts()
+    late_ps = sum(parts.values())
+    if not late_ps:
+        return {}
+    most = max(parts, key=lambda part: parts[part])
+    evidence: dict[str, Any] = {"host": most.removesuffix("_ps"), "ratio": parts[most] / late_ps}
+    if most in late.calls:
+        return evidence | {"call": late.calls[most]}
+    if calls is None:
+        return evidence
+    return evidence | (_waited_in(calls) if most == "after_wait_ps" else {}) | _unrecorded(calls, late_ps)
 
 
 def compiled(partition: pd.DataFrame, idle: Idle, again: Sequence[int]) -> Finding | None:

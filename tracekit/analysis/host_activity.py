@@ -11,6 +11,7 @@ from tracekit import intervals as iv
 from tracekit.columns import distinct
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE
+from tracekit.timeline.step_boundaries import compiler_spans
 from tracekit.timeline.syncs import BRIEF_PS, CLOCKS_PS, WAKE_PS
 from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.host_calls import Activity, activity_of, calls_program, says_waiting
@@ -134,6 +135,8 @@ def activity_times(spans: pd.DataFrame) -> Mapping[Thread, Mapping[Activity, Int
     of_name = [activity_of(str(name)) for name in spans["name"].cat.categories]
     kinds = np.array([-1 if activity is None else list(Activity).index(activity) for activity in of_name] or [-1])
     kind = kinds[spans["name"].cat.codes.to_numpy()]
+    kind[kind == list(Activity).index(Activity.LOWERING)] = -1
+    kind[compiler_spans(spans)] = list(Activity).index(Activity.COMPILING)
     times_of: dict[Thread, dict[Activity, Intervals]] = {}
     for code, activity in enumerate(Activity):
         for thread, times in _by_thread(spans, np.flatnonzero(kind == code)).items():

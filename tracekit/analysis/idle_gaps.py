@@ -12,6 +12,7 @@ from tracekit.analysis.host_activity import dispatchers
 from tracekit.analysis.host_records import THREAD, plain, thread_numbers
 from tracekit.analysis.idle import EDGES, Cause
 from tracekit.columns import by_label, frame
+from tracekit.intervals import Intervals
 from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.host_calls import calls_runtime, frame_line, frame_of_jax, is_frame, of_any_call, says_waiting
 
@@ -42,7 +43,8 @@ _MOST = 0.5
 class Gaps:
     """The k idle intervals between the work of devices, each column (k,): its number in the pieces (`interval`), which
     `device` of the `devices`, from `begin` to `end`, idle for `length` inside the windows, `host_bound` and
-    `unexplained` of it; and the call that launched what ended it, a place in the launches of the trace, or -1."""
+    `unexplained` of it; the call that launched what ended it, a place in the launches of the trace, or -1. The
+    `pieces` (p, 2) of all are inside the windows; those of an interval stand together, from `first_piece` (k,) on."""
 
     devices: Sequence[str]
     interval: NDArray[np.int64]
@@ -53,6 +55,13 @@ class Gaps:
     host_bound: NDArray[np.int64]
     unexplained: NDArray[np.int64]
     launch: NDArray[np.int64]
+    pieces: Intervals
+    first_piece: NDArray[np.int64]
+
+    def inside(self, gap: int) -> Intervals:
+        """The parts of an idle interval that are inside the windows, by start."""
+        first, *rest = self.first_piece[gap : gap + 2].tolist()
+        return self.pieces[first : rest[0] if rest else len(self.pieces)]
 
 
 def idle_intervals(timeline: Timeline, gaps: pd.DataFrame) -> Gaps:
@@ -79,6 +88,8 @@ def idle_intervals(timeline: Timeline, gaps: pd.DataFrame) -> Gaps:
         np.add.reduceat(of_host, heads) if len(heads) else heads,
         np.add.reduceat(unexplained, heads) if len(heads) else heads,
         launch_of_event[inner["next"].to_numpy(np.int64)[heads]],
+        iv.intervals(start, end),
+        heads,
     )
 
 
@@ -140,9 +151,9 @@ def _doing(
             if not len(inside):
                 results.append((None,) * 5)
                 continue
-            thread = _busiest(of_record[inside], start[inside].clip(low), end[inside].clip(max=high))
+            thread = _busiest(of_record[inside], iv.intervals(start[inside], end[inside]), gaps.inside(gap))
             name = str(records["thread"].iat[inside[of_record[inside] == thread][0]])
-        results.append((name, *_did(records.iloc[inside[of_record[inside] == thread]], (low, high))))
+        results.append((name, *_did(records.iloc[inside[of_record[inside] == thread]], gaps.inside(gap))))
     return results
 
 
@@ -163,31 +174,33 @@ def _records(timeline: Timeline, gaps: Gaps, places: NDArray[np.int64]) -> pd.Da
     return pd.concat(parts, ignore_index=True)
 
 
-def _busiest(thread: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> int:
-    """The thread of which most time is recorded; of equal ones the first."""
+def _busiest(thread: NDArray[np.int64], times: Intervals, gap: Intervals) -> int:
+    """The thread of which most of the time of a gap is recorded; of equal ones the first."""
     numbers = np.unique(thread).tolist()
-    recorded = [iv.total(iv.union(iv.intervals(start[thread == each], end[thread == each]))) for each in numbers]
+    recorded = [iv.sum_exactly(iv.within(times[thread == each], gap)) for each in numbers]
     return int(numbers[int(np.argmax(recorded))])
 
 
-def _did(records: pd.DataFrame, gap: tuple[int, int]) -> tuple[str | None, str | None, int, int]:
-    """Of a thread in a gap: what it did, the source line, for how long, and for how long nothing is recorded.
+def _did(records: pd.DataFrame, gap: Intervals) -> tuple[str | None, str | None, int, int]:
+    """Of a thread in a gap, its parts: what it did, the source line, for how long, and how long nothing is recorded.
 
     A call of a runtime, or what says that it waits, where one stands around half of the gap or more; else another span
     or an operator, else a frame of Python, one outside of JAX before all others. Of several of a sort the one that
     stands around least of the gap: it is the deepest. Where nothing stands around half of it, what stands around most.
     """
-    low, high = gap
-    times = iv.intervals(records["start_ps"].clip(lower=low), records["end_ps"].clip(upper=high))
-    unrecorded = high - low - iv.total(iv.union(times))
+    times = iv.intervals(records["start_ps"].to_numpy(), records["end_ps"].to_numpy())
+    idle_ps = iv.total(gap)
+    unrecorded = idle_ps - iv.sum_exactly(iv.within(times, gap))
     codes, names = pd.factorize(records["name"].to_numpy(object))
     # Calls are recorded last: of two names that stand around the same time the second is deeper.
-    length = {str(name): iv.total(iv.union(times[codes == code])) for code, name in enumerate(names.tolist())}
+    length = {
+        str(name): iv.sum_exactly(iv.within(times[codes == code], gap)) for code, name in enumerate(names.tolist())
+    }
     calls = {name: time for name, time in length.items() if calls_runtime(name) or says_waiting(name)}
     others = {name: time for name, time in length.items() if name not in calls and name != PYTHON}
     named = {name: time for name, time in others.items() if not is_frame(name)}
     lines = {name: time for name, time in others.items() if frame_line(name) and not frame_of_jax(name)}
-    half = _MOST * (high - low)
+    half = _MOST * idle_ps
     deepest = next(filter(None, (_deepest(part, half) for part in (calls, named, lines, others, length))), None)
     line = _deepest(lines, half)
     most = deepest or max(length, key=lambda name: length[name], default=None)

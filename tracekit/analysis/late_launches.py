@@ -1,17 +1,21 @@
 """What the host did while devices stood idle because its launches came late: each calls for another remedy."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.analysis.host_api import call_of_gaps, waiting_calls
 from tracekit.analysis.host_records import thread_numbers
 from tracekit.analysis.idle import Cause, Idle
-from tracekit.analysis.idle_gaps import idle_intervals
+from tracekit.analysis.idle_gaps import idle_intervals, launching_threads
+from tracekit.columns import by_label
 from tracekit.intervals import Intervals
 from tracekit.timeline.timeline import Timeline
+from tracekit.vocabulary.host_calls import calls_program, copies_to_host, executes, gets_memory, places_arguments
 
 # A thread that launches again within this time does no more than launching: 90 % of a thread's launches followed the
 # one before within 44 us in a PyTorch profile of 8 V100 (4,137 launches), within 89 us in an nsys profile of 2 H100
@@ -25,19 +29,29 @@ AGAIN_IN_OPERATOR_PS = 500_000_000
 class LateLaunches:
     """The parts of the host-bound idle time of all devices, in ps, which sum to it.
 
-    `after_wait_ps`: of idle intervals that began while the launching thread waited for a device, so that it could not
-    launch ahead; of the others, `launching_ps`: while it launched or was about to do so again (AGAIN_PS, and
+    `allocating_ps`: while the launching thread, or the one that calls the host's programs, got memory from the runtime;
+    `copying_ps`: while it copied results into the host's memory, as JAX does. Of the rest: `after_wait_ps`: of idle
+    intervals that began while the launching thread waited for a device, so that it could not launch ahead; of the
+    others, `launching_ps`: while it launched, called a program, or was about to do so again (AGAIN_PS, and
     AGAIN_IN_OPERATOR_PS while it ran an operator of a framework), and `working_ps`: while it did anything else.
+    `calls`: the call in which most of a part lies, of `allocating_ps` and `copying_ps`.
     """
 
     after_wait_ps: int = 0
     launching_ps: int = 0
+    copying_ps: int = 0
+    allocating_ps: int = 0
     working_ps: int = 0
+    calls: Mapping[str, str] = field(default_factory=dict)
+
+    def parts(self) -> dict[str, int]:
+        """The parts by their names."""
+        return {name: value for name, value in vars(self).items() if name != "calls"}
 
 
 def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
     """What the launching threads did in the host-bound time of `idle`, which is of the timeline."""
-    gaps, calls, operators = idle.gaps, timeline.trace.launches, timeline.trace.host_work
+    gaps = idle.gaps
     pieces = np.flatnonzero((gaps["cause"] == str(Cause.HOST)).to_numpy(bool))
     if len(pieces) == 0:
         return LateLaunches()
@@ -45,18 +59,67 @@ def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
     between = idle_intervals(timeline, gaps)
     gap = np.searchsorted(between.interval, gaps["interval"].to_numpy()[pieces])
     waited = call_of_gaps(timeline, between, waiting_calls(timeline))[gap] >= 0
-    after_wait = iv.sum_exactly(np.diff(late[waited]).ravel())
-    thread_of_call, thread_of_operator = thread_numbers(calls, operators)
-    thread = thread_of_call[between.launch[gap]]
-    launching = 0
-    for number in np.unique(thread).tolist():
-        own = _times(calls)[thread_of_call == number]
-        in_operators = iv.intersection(
-            _launching(own, AGAIN_IN_OPERATOR_PS), _times(operators)[thread_of_operator == number]
-        )
-        launches = iv.union(_launching(own, AGAIN_PS), in_operators)
-        launching += iv.sum_exactly(iv.within(launches, late[(thread == number) & ~waited]))
-    return LateLaunches(after_wait, launching, iv.sum_exactly(np.diff(late).ravel()) - after_wait - launching)
+    sums = dict.fromkeys(("after_wait_ps", "launching_ps", "copying_ps", "allocating_ps"), 0)
+    by_call: dict[str, dict[str, int]] = {"copying_ps": {}, "allocating_ps": {}}
+    for is_here, thread in _threads(timeline, between.launch[gap]):
+        own = late[is_here]
+        allocations, copies = thread.calls(gets_memory), thread.calls(copies_to_host)
+        allocating = iv.union(*allocations.values())
+        copying = iv.difference(iv.union(*copies.values()), allocating)
+        itself = iv.union(allocating, copying)
+        for part, calls in (("allocating_ps", allocations), ("copying_ps", copies)):
+            for name, times in calls.items():
+                by_call[part][name] = by_call[part].get(name, 0) + iv.sum_exactly(iv.within(times, own))
+        sums["allocating_ps"] += iv.sum_exactly(iv.within(allocating, own))
+        sums["copying_ps"] += iv.sum_exactly(iv.within(copying, own))
+        behind, others = late[is_here & waited], late[is_here & ~waited]
+        sums["after_wait_ps"] += iv.sum_exactly(np.diff(behind).ravel()) - iv.sum_exactly(iv.within(itself, behind))
+        sums["launching_ps"] += iv.sum_exactly(iv.within(iv.difference(thread.launching(), itself), others))
+    rest = iv.sum_exactly(np.diff(late).ravel()) - sum(sums.values())
+    most = {part: max(times, key=lambda name: times[name]) for part, times in by_call.items() if any(times.values())}
+    return LateLaunches(**sums, working_ps=rest, calls=most)
+
+
+@dataclass(frozen=True)
+class _Thread:
+    """The `launches` and `operators` of a thread, and the `spans` of it and of the one that calls the programs."""
+
+    launches: pd.DataFrame
+    operators: pd.DataFrame
+    spans: pd.DataFrame
+
+    def calls(self, test: Callable[[str], bool]) -> dict[str, Intervals]:
+        """The times, merged, of the calls and spans of each name that passes a test."""
+        times: dict[str, list[Intervals]] = {}
+        for table in (self.launches, self.spans):
+            passed = table[by_label(table["name"].array, test).astype(bool)]
+            for name, own in passed.groupby("name", observed=True):
+                times.setdefault(str(name), []).append(_times(own))
+        return {name: iv.union(*parts) for name, parts in times.items()}
+
+    def launching(self) -> Intervals:
+        """When it launched, or called a program, or was about to; merged. Placing a program's arguments is neither."""
+        calls = np.concatenate([_times(self.launches), *self.calls(_dispatches).values()])
+        in_operators = iv.intersection(_launching(calls, AGAIN_IN_OPERATOR_PS), iv.union(_times(self.operators)))
+        launches = iv.union(_launching(calls, AGAIN_PS), in_operators)
+        return iv.difference(launches, iv.union(*self.calls(places_arguments).values()))
+
+
+def _dispatches(name: str) -> bool:
+    return calls_program(name) or executes(name)
+
+
+def _threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[tuple[NDArray[np.bool_], _Thread]]:
+    """Which of the `launch` (k,), places in the launches of the trace, are of each thread, and what that is known to
+    have done; with the thread that calls the programs of its host, since pools launch what that one dispatched."""
+    tables = timeline.trace.launches, timeline.trace.host_work, timeline.trace.spans
+    own, caller, *of_tables = thread_numbers(*launching_threads(timeline, launch), *tables)
+    threads = []
+    for pair in np.unique(np.column_stack([own, caller]), axis=0).tolist():
+        launches, operators = (table[of == pair[0]] for table, of in zip(tables[:2], of_tables[:2], strict=True))
+        thread = _Thread(launches, operators, tables[2][np.isin(of_tables[2], pair)])
+        threads.append(((own == pair[0]) & (caller == pair[1]), thread))
+    return threads
 
 
 def _times(table: pd.DataFrame) -> Intervals:

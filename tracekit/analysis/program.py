@@ -1,5 +1,6 @@
 """What wrote the program, and what it does already: the one place that decides in which words advice is given."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -7,15 +8,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import distinct
+from tracekit import intervals as iv
+from tracekit.analysis.host_records import thread_numbers
+from tracekit.columns import by_label, distinct
+from tracekit.readers.nested import outermost
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import percent, quantity
 from tracekit.vocabulary.frameworks import FORMATS, Framework, Practice, Source, framework_of, practices
-from tracekit.vocabulary.host_calls import jitted_function, launches_graph
+from tracekit.vocabulary.host_calls import jitted_function, launches_graph, turns_loop
 
 # From these shares on a program does a thing: of its kernels that graphs launched, and of its collectives' time hidden.
 GRAPHS = 0.5
 OVERLAPPED = 0.1
+# What stands in a CUDA graph (xla/debug_options_flags.cc): a list, `+WHILE,-CUBLAS` to change the default, or nothing.
+_GRAPHS_FLAG = re.compile(r"(?<!\S)(--xla_gpu_enable_command_buffer)=(\S*)")
 # Names of kernels of one framework may be ten thousands; so many of each source are looked at.
 _MOST_NAMES = 20_000
 
@@ -83,7 +89,8 @@ def _names(timeline: Timeline) -> Iterator[tuple[Source, list[str]]]:
 def _one_program(timeline: Timeline) -> str:
     """That each step runs one program on each of its devices, "" where it runs several, or that is not known.
 
-    Executions are counted by their numbers, or where rows have none by the calls of jitted functions.
+    Executions are counted by their numbers, or where rows have none by the calls of jitted functions; JAX writes some
+    calls twice, one in the other.
     """
     steps, rows = timeline.steps, timeline.rows
     run, has_run = rows.numbers("run_id")
@@ -101,11 +108,23 @@ def _one_program(timeline: Timeline) -> str:
     is_call = np.array([*(jitted_function(str(name)) is not None for name in spans["name"].cat.categories), False])
     calls = spans[is_call[spans["name"].cat.codes.to_numpy()]]
     begin, end = (steps.table[f"host_{edge}_ps"].to_numpy(np.int64, na_value=0) for edge in ("start", "end"))
-    start = calls["start_ps"].to_numpy()
+    start = _outermost_starts(calls)
     executions = np.array(
         [np.count_nonzero((start >= low) & (start < high)) for low, high in zip(begin, end, strict=True)]
     )
     return _told(executions, "call of a jitted function", np.arange(len(executions)))
+
+
+def _outermost_starts(calls: pd.DataFrame) -> NDArray[np.int64]:
+    """The begins of the calls that lie in no other one of their thread."""
+    (thread,) = thread_numbers(calls)
+    start, end = (calls[edge].to_numpy(np.int64) for edge in ("start_ps", "end_ps"))
+    starts = [start[:0]]
+    for number in np.unique(thread).tolist():
+        own = np.flatnonzero(thread == number)
+        place, _, _ = outermost(start[own], end[own])
+        starts.append(start[own[place]])
+    return np.concatenate(starts)
 
 
 def _told(executions: NDArray[np.int64], what: str, step: NDArray[np.int64]) -> str:
@@ -113,6 +132,29 @@ def _told(executions: NDArray[np.int64], what: str, step: NDArray[np.int64]) -> 
     if not len(executions) or np.median(executions) != 1:
         return ""
     return f"one {what} in each of {quantity(len(np.unique(step)), 'step')}"
+
+
+def in_loops(timeline: Timeline) -> NDArray[np.bool_]:
+    """Which launches of the trace, (len(launches),), the host made in a turn of a loop of a compiled program."""
+    launches, spans = timeline.trace.launches, timeline.trace.spans
+    turns = spans[by_label(spans["name"].array, turns_loop).astype(bool)]
+    is_inside = np.zeros(len(launches), bool)
+    if len(turns):
+        of_launch, of_turn = thread_numbers(launches, turns)
+        start = launches["start_ps"].to_numpy()
+        for number in np.unique(of_turn).tolist():
+            own = np.flatnonzero(of_launch == number)
+            edges = (turns[edge].to_numpy()[of_turn == number] for edge in ("start_ps", "end_ps"))
+            is_inside[own] = iv.within(iv.intervals(*edges), iv.intervals(start[own], start[own] + 1)) > 0
+    return is_inside
+
+
+def graphs_turned_off(timeline: Timeline) -> str:
+    """The flag by which the capture turned XLA's CUDA graphs off, "" where it did not, or that is not known."""
+    capture = timeline.trace.capture
+    flags = capture.get("xla_flags") if isinstance(capture, Mapping) else None
+    found = _GRAPHS_FLAG.findall(flags) if isinstance(flags, str) else []
+    return f"{found[-1][0]}=" if found and not found[-1][1] else ""  # the last of a flag counts
 
 
 def _graphs(timeline: Timeline) -> str:

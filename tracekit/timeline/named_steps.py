@@ -17,6 +17,7 @@ from tracekit.vocabulary.step_names import Recurring, counters, is_epoch, number
 _THREAD = ("host", "process", "thread")
 # A name counts if it does so at least so often on a thread; one that a library uses, a time less.
 _FEWEST = 3
+_COMPILING = (Activity.LOWERING, Activity.COMPILING)
 # Names with more numbers are of something else.
 _MOST_NUMBERS = 4
 
@@ -28,7 +29,7 @@ def inside_runtime(spans: pd.DataFrame) -> Mask:
     """Which spans, shape (n,), lie inside one on their thread in which a compiler runs, or what executes a program: the
     compiler's passes, and what XLA calls its own doings (`[iter=3]` of a loop, `command_buffer_5`)."""
     inside = np.zeros(len(spans), bool)
-    is_runtime = by_label(spans["name"].array, lambda name: executes(name) or activity_of(name) is Activity.COMPILING)
+    is_runtime = by_label(spans["name"].array, lambda name: executes(name) or activity_of(name) in _COMPILING)
     if not is_runtime.any():
         return inside
     thread, _ = distinct(*(spans[name].cat.codes.to_numpy().astype(np.int64) for name in _THREAD))

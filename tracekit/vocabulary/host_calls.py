@@ -32,6 +32,7 @@ class Activity(StrEnum):
     """What a span's name proves of the thread that it stands on."""
 
     MEETING = "meeting the threads of other devices"
+    LOWERING = "lowering a program, to compile it next"
     COMPILING = "compiling a program"
     INSTALLING = "bringing a program to a device"
     LOADING = "loading data"
@@ -63,12 +64,20 @@ _ASKS_FOR_COLLECTIVE = re.compile(r"_?c10d\w*::|record_param_comms$")
 _OF_HOST = re.compile(r"(gloo|mpi|ucc):\w")
 # What adds nodes to a graph or changes them (`cuGraphAddMemcpyNode`) runs nothing; the graph's launch does.
 _LAUNCH = re.compile(r"(?!(?:cuda|cu|hip)Graph(?!Launch)).*(launch|memcpy|memset)", re.IGNORECASE | re.DOTALL)
+# xla/backends/gpu/runtime/while_thunk.cc: `[iter=3]`.
+_LOOP_TURN = re.compile(r"\[iter=\d+\]")
 # A pool's threads may launch what the calling thread dispatched: it is JAX's and PjRt's call that tells the program.
 _PROGRAM = re.compile(r"PjitFunction\(|PJRT_LoadedExecutable_Execute$")
-# Calls of CUDA, HIP and their drivers, of PjRt's C interface and clients, and of the TPU's runtime.
+# JAX's and PjRt's copies of results into pageable memory of the host, which they get and fill themselves (ArrayImpl in
+# jaxlib/py_array.cc, xla/pjrt/common_pjrt_client.cc).
+_TO_HOST = "ArrayImpl\\.copy_to_host_async|D2H Copy From Staging Buffer"
+# Calls of CUDA, HIP and their drivers, of PjRt's C interface and clients, of jaxlib's arrays (PythonRefManager lets go
+# of theirs), and of the TPU's runtime.
 _RUNTIME = re.compile(
     r"(cuda|cu|hip)[A-Z]\w*|PJRT_\w+|\w*PjRt\w*(Client|Buffer)::\w+|tpu::System::\w+|DoEnqueueProgram"
+    rf"|ArrayImpl\.\w+|PythonRefManager::\w+|{_TO_HOST}"
 )
+_COPIES_TO_HOST = re.compile(_TO_HOST)
 _JITTED = re.compile(r"PjitFunction\((.*)\)")
 # `CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice`, `[1] CommonPjRtLoadedExecutable::Execute (jit_f)`; in older
 # versions `PjRtCpuExecutable::ExecuteHelper` and `TfrtCpuExecutable::ExecuteHelper`.
@@ -80,6 +89,9 @@ _SYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy(?!\w*Async)")
 _ASYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy\w*Async")
 _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
 _GRAPH_BUILDING = re.compile(r"(?:cu|cuda|hip)Graph(Create|Add|Instantiate|Launch|Exec)")
+# cudaMalloc, cudaMallocHost, cudaHostAlloc, cudaHostRegister, cuMemAlloc_v2, cuMemHostAlloc, hipHostMalloc, hipMalloc.
+_ALLOCATION = re.compile(r"(cuda|cu|hip)(Ext)?(Malloc|HostM?[Aa]lloc|(Mem)?HostRegister|Mem(Host)?Alloc)")
+_PINNED = re.compile(r"(cuda|cu|hip)(MallocHost|HostM?[Aa]lloc|(Mem)?HostRegister|MemHostAlloc|MemAllocHost)")
 _HOST_FUNCTION = re.compile(r"(cuda|cu|hip)(LaunchHostFunc|StreamAddCallback)(?![A-Za-z])")
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
 # cudaStreamSynchronize, cuCtxSynchronize_v2, hipEventSynchronize, cudaStreamWaitEvent_ptsz; CUPTI's records on a stream
@@ -148,8 +160,9 @@ _ACTIVITIES: tuple[tuple[Activity, re.Pattern[str]], ...] = tuple(
         ),
         # What compilers call their own work. A program of the user may well be called `compile`, so nothing else is
         # believed. JAX: jax/_src/compiler.py (backend_compile, today backend_compile_and_load), and pxla.py, which
-        # lowers only what is compiled next. `TSL:` is the domain of XLA's ranges in nsys.
-        (Activity.COMPILING, r"^(TSL:)?(backend_compile\w*|lower_sharding_computation)(?!\w)"),
+        # lowers what is compiled next unless it was before. `TSL:` is the domain of XLA's ranges in nsys.
+        (Activity.COMPILING, r"^(TSL:)?backend_compile\w*(?!\w)"),
+        (Activity.LOWERING, r"^(TSL:)?lower_sharding_computation(?!\w)"),
         # Clients of PjRt and of XLA, XLA's compilers with their passes and autotuner, which nsys has in ranges of their
         # own, alone where it began to record inside a compilation; TensorFlow's (XlaCompilationCache).
         (
@@ -228,6 +241,21 @@ def copies_asynchronously(name: str) -> bool:
     return bool(_ASYNCHRONOUS_COPY.match(name))
 
 
+def copies_to_host(name: str) -> bool:
+    """Whether a span of this name is the host's own work of copying a result into its memory, as JAX and PjRt do it."""
+    return bool(_COPIES_TO_HOST.fullmatch(name))
+
+
+def gets_memory(name: str) -> bool:
+    """Whether a call of this name asks a device's runtime for memory, of a device or pinned on the host."""
+    return bool(_ALLOCATION.match(name))
+
+
+def pins_memory(name: str) -> bool:
+    """Whether a call of this name asks a device's runtime for pinned memory of the host."""
+    return bool(_PINNED.match(name))
+
+
 def launches_graph(name: str) -> bool:
     """Whether a call of this name launches a CUDA graph."""
     return bool(_GRAPH.match(name))
@@ -249,8 +277,19 @@ def executes(name: str) -> bool:
     return bool(_EXECUTION.fullmatch(name))
 
 
+def turns_loop(name: str) -> bool:
+    """Whether a span of this name is a turn of a loop that XLA runs on the host, launch by launch."""
+    return bool(_LOOP_TURN.fullmatch(name))
+
+
+def places_arguments(name: str) -> bool:
+    """Whether a span of this name only brings the arguments of JAX's call to their devices."""
+    return name == "shard_args"
+
+
 def calls_runtime(name: str) -> bool:
-    """Whether a name is that of a call of a device's runtime or driver, or of PjRt's that starts a program."""
+    """Whether a name is that of a call of a device's runtime or driver, of PjRt's that starts a program, or of jaxlib's
+    arrays."""
     return bool(_RUNTIME.fullmatch(name)) or executes(name)
 
 

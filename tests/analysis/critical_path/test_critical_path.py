@@ -8,14 +8,17 @@ import pytest
 
 from tests import traces
 from tests.graph_traces import trace
+from tests.idle_frames import call, row
 from tests.known_path import US, known_trace, path, step_table
+from tests.launch_frames import calls, host_spans, work
 from tracekit.analysis.critical_path.critical_path import PARTS, critical_path
 from tracekit.analysis.critical_path.longest_path import Part, Paths
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed, refusals
 from tracekit.analysis.explain import explain
+from tracekit.columns import concat
 from tracekit.timeline.instances import CollectiveInstances, Unseen
 from tracekit.timeline.timeline import timeline_of
-from tracekit.trace import Trace
+from tracekit.trace import LAUNCH_COLUMNS, Trace
 
 
 def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited():
@@ -47,6 +50,26 @@ def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited(
     (step,) = critical_path.steps.to_dict("records")
     assert (step["wall_ps"], step["unexplained_ps"]) == (87 * US, 0)
     assert step["example"] == "median"
+
+
+def test_a_pool_has_nothing_to_launch_while_the_thread_that_dispatches_works_or_waits_for_a_copy():
+    """As in a trace of an H100: JAX prepared a copy to the host for 83 ms before a pool's thread launched it, and then
+    waited while another thread copied the result on."""
+    copies = [row("gpu:0", begin, begin + 10, at, kind="memcpy", name="MemcpyD2H") for at, begin in enumerate((5, 905))]
+    launches = calls(*(call(at, begin, begin + 2, "pjrt_async_work_runner/7") for at, begin in enumerate((2, 902))))
+    spans = (
+        ("PjitFunction(f)", -30, -20),
+        ("np.asarray(jax.Array)", 3, 210),
+        ("D2H Copy From Staging Buffer", 20, 200, "helper"),
+        ("ArrayImpl.copy_to_host_async", 220, 890),
+    )
+    spans = host_spans(*((name, start * US, end * US, *thread) for name, start, end, *thread in spans))
+    own = calls(call(2, -25, -24), call(3, 950, 951))
+    events = work(*copies, row("gpu:0", -22, -15, 2), row("gpu:0", 955, 960, 3))
+    told = path(Trace(events, launches=concat(LAUNCH_COLUMNS, [launches, own]), spans=spans), step_table((0, 915 * US)))
+    parts = {row["part"]: row["time_ps"] / US for row in told.total.to_dict("records")}
+    assert parts["host work"] == 180 + 670
+    assert parts.get("host, nothing recorded", 0) + parts.get("unexplained", 0) < 50
 
 
 def test_what_if_takes_from_the_measured_length_what_the_replay_saves():

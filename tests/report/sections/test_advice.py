@@ -56,7 +56,10 @@ OWN_WORDS = {
 # Each rule with other evidence and what the program does already.
 CASES = [
     *((rule, evidence, ()) for rule, evidence in FINDINGS.items()),
-    *(("host_bound", {"gaps": 2, "host": host, "ratio": 0.5}, ()) for host in ("after_wait", "launching", "working")),
+    *(
+        ("host_bound", {"gaps": 2, "host": host, "ratio": 0.5}, ())
+        for host in ("after_wait", "launching", "copying", "allocating", "working")
+    ),
     *(
         ("host_bound", {"gaps": 2, "host": host, "ratio": 0.5, "unrecorded": 0.9}, ())
         for host in ("after_wait", "working")
@@ -67,6 +70,9 @@ CASES = [
     ("copies_in_compute_lane", {"ratio": 0.75, "in_program": 1.0}, ()),
     *(("host_bound", {"gaps": 2, "host": "launching", "ratio": 0.5}, (practice,)) for practice in Practice),
     *(("launch_latency", {"gaps": 2}, (practice,)) for practice in Practice),
+    ("launch_latency", {"gaps": 2, "in_loop": 0.9}, ()),
+    ("launch_latency", {"gaps": 2, "graphs_off": "--xla_gpu_enable_command_buffer="}, ()),
+    ("exposed_copies", {"direction": "D2D", "by_direction_ps": {"D2D": 5}, "in_loop": 0.9}, ()),
     *(("input_bound", {"gaps": 2}, (practice,)) for practice in Practice),
     *(
         ("exposed_collectives", FINDINGS["exposed_collectives"] | {"operation": operation}, (practice,))
@@ -253,6 +259,44 @@ def test_an_asynchronous_copy_that_blocked_is_told_to_go_through_pinned_memory()
         assert "pageable" not in remedy("host_bound", "PyTorch", **waited, call=call)
 
 
+@pytest.mark.parametrize(
+    ("host", "call", "framework", "sentence", "action"),
+    [
+        (
+            "copying",
+            "ArrayImpl.copy_to_host_async",
+            "JAX",
+            "while the host copied results into its memory (mostly in ArrayImpl.copy_to_host_async).",
+            "copy results into pinned host memory, which the device fills by itself: jax.device_put(x, "
+            'x.sharding.with_memory_kind("pinned_host")).',
+        ),
+        (
+            "allocating",
+            "cuMemHostAlloc",
+            "JAX",
+            "while the host allocated memory (mostly in cuMemHostAlloc).",
+            "let it allocate before what is timed: allocators keep pinned memory after its first use, so warm up, and "
+            "use buffers of the same sizes again.",
+        ),
+        (
+            "allocating",
+            "cudaMalloc",
+            "PyTorch",
+            "while the host allocated memory (mostly in cudaMalloc).",
+            "let it allocate before what is timed: allocators keep memory after its first use, so warm up, and use "
+            "buffers of the same sizes again.",
+        ),
+    ],
+)
+def test_a_call_that_took_the_hosts_own_time_is_named_and_has_a_remedy_of_its_own(
+    host, call, framework, sentence, action
+):
+    late = Finding("host_bound", 3 * 10**9, 0.25, {"gaps": 12, "host": host, "ratio": 0.8, "call": call})
+    (finding,) = section(Advice((late,), "gpu", framework == "JAX", Program(framework)), 1).findings
+    assert finding.sentence.endswith(f", in 12 gaps, 80.0 % of it {sentence}")
+    assert finding.action == action
+
+
 LAUNCHING = {"gaps": 12, "host": "launching", "ratio": 0.8}
 
 
@@ -265,9 +309,27 @@ def test_a_step_that_is_one_program_already_is_not_told_to_be_one():
 def test_a_program_of_graphs_is_not_told_to_use_graphs():
     assert "CUDA graphs, torch.compile" in remedy("host_bound", "PyTorch", **LAUNCHING)
     assert "more of the step in each CUDA graph" in remedy("host_bound", "PyTorch", Practice.GRAPHS, **LAUNCHING)
-    assert "command_buffer" in remedy("launch_latency", "JAX")
     assert remedy("launch_latency", "JAX", Practice.GRAPHS).startswith("launch fewer and larger graphs")
     assert remedy("launch_latency", "JAX", backend="tpu") == "launch fewer and larger programs."
+
+
+def test_xla_is_told_of_graphs_only_where_they_are_turned_off_or_a_loop_is_in_none():
+    """By default all that can be in a graph is, but loops; a list of less would take some of it out."""
+    assert remedy("launch_latency", "JAX") == "launch fewer and larger programs."
+    turned_off = remedy("launch_latency", "JAX", graphs_off="--xla_gpu_enable_command_buffer=", in_loop=0.1)
+    assert turned_off.endswith("XLA_FLAGS=--xla_gpu_enable_command_buffer= turned XLA's CUDA graphs off.")
+    for does in ((), (Practice.GRAPHS,)):
+        loops = remedy("launch_latency", "JAX", *does, in_loop=0.9)
+        assert loops.endswith("as a CUDA graph: XLA_FLAGS=--xla_gpu_enable_command_buffer=+WHILE.")
+    assert remedy("launch_latency", "JAX", backend="tpu", in_loop=0.9) == "launch fewer and larger programs."
+
+
+def test_copies_in_a_loop_are_not_told_to_be_saved_by_donation():
+    within = {"direction": "D2D", "by_direction_ps": {"D2D": 5}, "in_program": 1.0}
+    assert "donate_argnums" in remedy("exposed_copies", "JAX", **within, in_loop=0.4)
+    in_loop = remedy("exposed_copies", "JAX", **within, in_loop=0.9)
+    assert "unroll=2" in in_loop
+    assert "donate_argnums" not in in_loop
 
 
 def test_a_compiled_model_is_told_of_graphs_and_not_to_be_compiled():

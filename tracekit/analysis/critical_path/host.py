@@ -22,8 +22,11 @@ from tracekit.vocabulary.host_calls import (
     activity_of,
     allocates,
     asks_if_done,
+    calls_program,
     copies_synchronously,
+    copies_to_host,
     says_waiting,
+    serves_runtime,
 )
 from tracekit.vocabulary.kinds import Kind
 
@@ -46,7 +49,7 @@ _LAUNCHES_MEANWHILE, _DISAGREES_IN = 3, 5
 # Adjacent calls of a thread overlap by so much where their times are rounded: some profilers write whole microseconds.
 ROUNDING_PS = 1_000_000
 # What a thread does by itself, by the names of its spans.
-_OWN_WORK = (Activity.COMPILING, Activity.INSTALLING, Activity.LOADING)
+_OWN_WORK = (Activity.LOWERING, Activity.COMPILING, Activity.INSTALLING, Activity.LOADING)
 # A synchronous copy may end so much after its call, but no more than this part of it.
 EARLY_PS, _EARLY_PART = 100_000_000, 10
 
@@ -123,12 +126,19 @@ def calls(
     back = np.full(len(names) + 1, -1)
     back[thread] = flow
     calls_of, evidence_of = places_of(flow[order], len(names)), places_of(back[evidence[0][0]], len(names))
-    for flow_number, work_set in list(at_work.items()):
+    for flow_number, work_set in at_work.items():
         flow_calls, of_evidence = order[calls_of[flow_number]], evidence_of[flow_number]
         edges = [np.append(evidence[0][edge][of_evidence], (start, end)[edge - 1][flow_calls]) for edge in (1, 2)]
         drained = row_end[flow_calls][drained_row[flow_calls] >= 0]
-        work_set = iv.difference(work_set, _standstills(np.sort(edges[0]), np.sort(edges[1]), np.unique(drained)))
-        at_work[flow_number] = work_set
+        standstills = _standstills(np.sort(edges[0]), np.sort(edges[1]), np.unique(drained))
+        at_work[flow_number] = iv.difference(work_set, standstills)
+    dispatched = _dispatched(names, back, host_times[0])
+    for dispatcher, pools, copied in dispatched:
+        work_set = iv.union(at_work.get(dispatcher, iv.EMPTY), copied)
+        for flow_number in {dispatcher, *pools} if len(work_set) else ():
+            at_work[flow_number] = iv.union(at_work.get(flow_number, iv.EMPTY), work_set)
+    for flow_number, work_set in at_work.items():
+        flow_calls = order[calls_of[flow_number]]
         is_busy = _lies_in(work_set, row_end[flow_calls] - CLOCKS_PS, row_end[flow_calls])
         drained_row[flow_calls[is_busy]] = -1  # who works when the devices are done does not wait for them
         previous_end = np.where(predecessor[flow_calls] >= 0, end[predecessor[flow_calls]], -(2**62))
@@ -148,6 +158,9 @@ def calls(
     }
     for number, times_of_dispatcher in _dispatchers_waits(flow, (launches, waits), host_times[0], spans).items():
         waiting_times[number] = iv.union(waiting_times[number], times_of_dispatcher)
+    for dispatcher, pools, copied in dispatched:
+        for number in {dispatcher, *pools}:
+            waiting_times[number] = iv.difference(waiting_times[number], copied)
     outer = _calls_around_others(flow, start, end, order[order < c])
     times = {
         number: HostTimes(waiting, outer.get(number, iv.EMPTY), at_work.get(number, iv.EMPTY))
@@ -180,6 +193,34 @@ def _cut_to_next(thread: Column, start: Column, end: Column) -> Column:
         is_cut = (following < high) & (start[next_call] < end[call]) & (end[next_call] >= end[call])
         cut_end[call[is_cut]] = start[next_call[is_cut]]
     return cut_end
+
+
+def _dispatched(names: Names, back: Column, spans: pd.DataFrame) -> list[tuple[int, set[int], Intervals]]:
+    """The flow of each thread that alone calls the programs of its host, the flows of XLA's pools there, and when
+    another thread copied a result while that one waited for it.
+
+    What a thread of a pool launches that one dispatched: while it works, as where it prepares a copy, the pool has
+    nothing to launch. `back` (len(names) + 1,) is the flow of each thread, -1 of one without calls.
+    """
+    numbers, labels = _numbers_of_threads(spans, names), list(names)
+    calls_of_programs, waiting, copying = (
+        by_label(spans["name"].array, test).astype(bool) for test in (calls_program, says_waiting, copies_to_host)
+    )
+    start, end = (spans[edge].to_numpy() for edge in ("start_ps", "end_ps"))
+    dispatched = []
+    for host in dispatchers(spans):
+        is_here = (spans["host"] == host).to_numpy(bool)
+        number = int(numbers[calls_of_programs & is_here][0])
+        flow, process = int(back[number]), labels[number][0] if number >= 0 else ""
+        if flow < 0:
+            continue
+        of_process = {int(back[at]): serves_runtime(name) for at, (of, name) in enumerate(labels) if of == process}
+        pools = {each for each, is_pool in of_process.items() if is_pool and each not in (flow, -1)}
+        waits = np.flatnonzero(waiting & is_here & (numbers == number))
+        copies = np.flatnonzero(copying & is_here & (numbers != number))
+        copied = iv.intersection(*(iv.union(iv.intervals(start[each], end[each])) for each in (waits, copies)))
+        dispatched.append((flow, pools, copied))
+    return dispatched
 
 
 def _dispatchers_waits(
