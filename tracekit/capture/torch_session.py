@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -259,7 +260,9 @@ class TorchSession(Session):
 
     def _start_profiler(self) -> None:
         self._profile = self._new_profile()
-        with _without_marks():
+        with _without_marks(), warnings.catch_warnings():
+            # torch 2.11, where it has a GPU, on profiles of several cycles; this is of one.
+            warnings.filterwarnings("ignore", ".*Profiler clears events at the end of each cycle")
             self._profile.start()
 
     def _versions(self) -> dict[str, str]:

@@ -9,6 +9,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+# Products of float32 are rounded on a GPU as XLA rounds them by default, or they take eight times as long (an H100).
+torch.backends.cuda.matmul.allow_tf32 = True
+
 TWO_RANKS = "tracekit capture --processes 2 SCRIPT, or torchrun --nproc-per-node 2"
 
 
