@@ -286,6 +286,10 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
     for clock in summary["trace"]["clocks"]:  # schema 1 knew no drift
         assert clock.pop("drift_ppm") is None
     assert summary["trace"].pop("commit") is None  # nor commits
+    if rates := summary["bandwidth"]:  # nor of how much of the time FLOPs are known, and against which peak
+        new_of_device = ("known_ps", "known_ratio", "known_flops_per_s", "known_flops_ratio", "peak_of")
+        told = [row.pop(key) for row in rates["by_device"] for key in new_of_device]
+        assert {*told, *(row.pop("peak_of") for row in rates["ops"])} <= {None}
     ended = summary["steps"]["by_device"] if summary["steps"] else []
     assert {row.pop("last_end_ps") for row in ended} <= {None}  # nor when a device ended a step
     path = saved["critical_path"] or {"edges": [], "what_if": [], "step_what_if": []}

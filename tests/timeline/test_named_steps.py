@@ -33,6 +33,11 @@ def test_spans_that_say_that_they_are_steps_are_some(text):
     assert steps_of(steps, WORK) == [-1, -1, 0, 1, 2, -1]
 
 
+def test_a_compilers_span_that_lasts_no_time_holds_no_other():
+    spans = named(("backend_compile", 0, 0), *((f"step {number}", 10 * number, 10 * number + 9) for number in (2, 3)))
+    assert numbers(spans) == [None, 2, 3]
+
+
 def test_the_steps_of_several_epochs_stand_in_order():
     spans = named(*((f"epoch {epoch} step {step}", 20 * epoch + 10 * step, 20 * epoch + 10 * step + 9)
                     for epoch in range(3) for step in range(2)))  # fmt: skip

@@ -38,6 +38,8 @@ def inside_runtime(spans: pd.DataFrame) -> Mask:
         mine = np.flatnonzero(thread == code)
         runtime = mine[is_runtime[mine]]
         times = iv.union(iv.intervals(start[runtime], end[runtime]))
+        if not len(times):  # spans that last no time hold no other
+            continue
         last = np.searchsorted(times[:, 0], start[mine], side="right") - 1
         inside[mine] = (last >= 0) & (end[mine] <= times[last, 1])
     return inside

@@ -44,7 +44,7 @@ def section(result: Bandwidth) -> Section:
         if len(rows)
     ]
     tables = (_copies(copies), _ops(result.ops), _low(result.low))
-    return Section("bandwidth", title, tuple(sentences), tables=tables, data=_data(result))
+    return Section("bandwidth", title, tuple(filter(None, sentences)), tables=tables, data=_data(result))
 
 
 def _of_copies(row: dict[str, Any]) -> str:
@@ -66,6 +66,8 @@ def _of_copies(row: dict[str, Any]) -> str:
 def _of_device(row: dict[str, Any]) -> str:
     """What the ops whose FLOPs are known reached, and how much of the compute time they are."""
     if pd.isna(row["known_flops_per_s"]):
+        if pd.notna(row["busy_flops_per_s"]):  # in a report of a version that did not tell of how much of the time
+            return ""
         return f"The FLOP/s of {row['device']} are not known{_because(row)}."
     known = f"{time(row['known_ps'])}, {percent(row['known_ratio'])} of its compute time"
     reached = rate(row["known_flops_per_s"], "FLOP/s")
