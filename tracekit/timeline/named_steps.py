@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import by_label, distinct
+from tracekit.columns import by_label, distinct, places_of
 from tracekit.timeline.rows import Rows
 from tracekit.vocabulary.host_calls import Activity, activity_of, executes
 from tracekit.vocabulary.step_names import Recurring, counters, is_epoch, numbers_epoch, recurring, step_name
@@ -32,10 +32,11 @@ def inside_runtime(spans: pd.DataFrame) -> Mask:
     is_runtime = by_label(spans["name"].array, lambda name: executes(name) or activity_of(name) in _COMPILING)
     if not is_runtime.any():
         return inside
-    thread, _ = distinct(*(spans[name].cat.codes.to_numpy().astype(np.int64) for name in _THREAD))
+    thread, first = distinct(*(spans[name].cat.codes.to_numpy().astype(np.int64) for name in _THREAD))
     start, end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
-    for code in np.unique(thread[is_runtime]):
-        mine = np.flatnonzero(thread == code)
+    places = places_of(thread, len(first))
+    for code in np.unique(thread[is_runtime]).tolist():
+        mine = places[code]
         runtime = mine[is_runtime[mine]]
         times = iv.union(iv.intervals(start[runtime], end[runtime]))
         if not len(times):  # spans that last no time hold no other
