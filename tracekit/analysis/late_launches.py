@@ -12,7 +12,7 @@ from tracekit.analysis.host_api import call_of_gaps, waiting_calls
 from tracekit.analysis.host_records import thread_numbers
 from tracekit.analysis.idle import Cause, Idle
 from tracekit.analysis.idle_gaps import idle_intervals, launching_threads
-from tracekit.columns import by_label
+from tracekit.columns import by_label, places_of
 from tracekit.intervals import Intervals
 from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.host_calls import calls_program, copies_to_host, executes, gets_memory, places_arguments
@@ -61,8 +61,8 @@ def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
     waited = call_of_gaps(timeline, between, waiting_calls(timeline))[gap] >= 0
     sums = dict.fromkeys(("after_wait_ps", "launching_ps", "copying_ps", "allocating_ps"), 0)
     by_call: dict[str, dict[str, int]] = {"copying_ps": {}, "allocating_ps": {}}
-    for is_here, thread in _threads(timeline, between.launch[gap]):
-        own = late[is_here]
+    for at, thread in _threads(timeline, between.launch[gap]):
+        own = late[at]
         allocations, copies = thread.calls(gets_memory), thread.calls(copies_to_host)
         allocating = iv.union(*allocations.values())
         copying = iv.difference(iv.union(*copies.values()), allocating)
@@ -72,7 +72,7 @@ def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
                 by_call[part][name] = by_call[part].get(name, 0) + iv.sum_exactly(iv.within(times, own))
         sums["allocating_ps"] += iv.sum_exactly(iv.within(allocating, own))
         sums["copying_ps"] += iv.sum_exactly(iv.within(copying, own))
-        behind, others = late[is_here & waited], late[is_here & ~waited]
+        behind, others = own[waited[at]], own[~waited[at]]
         sums["after_wait_ps"] += iv.sum_exactly(np.diff(behind).ravel()) - iv.sum_exactly(iv.within(itself, behind))
         sums["launching_ps"] += iv.sum_exactly(iv.within(iv.difference(thread.launching(), itself), others))
     rest = iv.sum_exactly(np.diff(late).ravel()) - sum(sums.values())
@@ -109,16 +109,19 @@ def _dispatches(name: str) -> bool:
     return calls_program(name) or executes(name)
 
 
-def _threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[tuple[NDArray[np.bool_], _Thread]]:
+def _threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], _Thread]]:
     """Which of the `launch` (k,), places in the launches of the trace, are of each thread, and what that is known to
     have done; with the thread that calls the programs of its host, since pools launch what that one dispatched."""
     tables = timeline.trace.launches, timeline.trace.host_work, timeline.trace.spans
     own, caller, *of_tables = thread_numbers(*launching_threads(timeline, launch), *tables)
+    count = 1 + max(int(numbers.max(initial=-1)) for numbers in (own, caller, *of_tables))
+    launches, operators, spans = (places_of(numbers, count) for numbers in of_tables)
+    pairs, of_pair = np.unique(np.column_stack([own, caller]), axis=0, return_inverse=True)
     threads = []
-    for pair in np.unique(np.column_stack([own, caller]), axis=0).tolist():
-        launches, operators = (table[of == pair[0]] for table, of in zip(tables[:2], of_tables[:2], strict=True))
-        thread = _Thread(launches, operators, tables[2][np.isin(of_tables[2], pair)])
-        threads.append(((own == pair[0]) & (caller == pair[1]), thread))
+    for pair, at in zip(pairs.tolist(), places_of(of_pair.ravel(), len(pairs)), strict=True):
+        around = np.sort(np.concatenate([spans[number] for number in {*pair}]))
+        thread = _Thread(tables[0].iloc[launches[pair[0]]], tables[1].iloc[operators[pair[0]]], tables[2].iloc[around])
+        threads.append((at, thread))
     return threads
 
 

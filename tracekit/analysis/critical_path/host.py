@@ -203,23 +203,26 @@ def _dispatched(names: Names, back: Column, spans: pd.DataFrame) -> list[tuple[i
     nothing to launch. `back` (len(names) + 1,) is the flow of each thread, -1 of one without calls.
     """
     numbers, labels = _numbers_of_threads(spans, names), list(names)
+    pools_of: dict[str, set[int]] = {}
+    for at, (process, thread) in enumerate(labels):
+        if back[at] >= 0 and serves_runtime(thread):
+            pools_of.setdefault(process, set()).add(int(back[at]))
     calls_of_programs, waiting, copying = (
         by_label(spans["name"].array, test).astype(bool) for test in (calls_program, says_waiting, copies_to_host)
     )
     start, end = (spans[edge].to_numpy() for edge in ("start_ps", "end_ps"))
+    places = places_of(spans["host"].cat.codes.to_numpy(), len(spans["host"].cat.categories))
+    own_dispatchers = dispatchers(spans)
     dispatched = []
-    for host in dispatchers(spans):
-        is_here = (spans["host"] == host).to_numpy(bool)
-        number = int(numbers[calls_of_programs & is_here][0])
-        flow, process = int(back[number]), labels[number][0] if number >= 0 else ""
+    for host, own in zip(spans["host"].cat.categories, places, strict=True):
+        number = int(numbers[own[calls_of_programs[own]]][0]) if host in own_dispatchers else -1
+        flow = int(back[number])
         if flow < 0:
             continue
-        of_process = {int(back[at]): serves_runtime(name) for at, (of, name) in enumerate(labels) if of == process}
-        pools = {each for each, is_pool in of_process.items() if is_pool and each not in (flow, -1)}
-        waits = np.flatnonzero(waiting & is_here & (numbers == number))
-        copies = np.flatnonzero(copying & is_here & (numbers != number))
+        is_own = numbers[own] == number
+        waits, copies = own[waiting[own] & is_own], own[copying[own] & ~is_own]
         copied = iv.intersection(*(iv.union(iv.intervals(start[each], end[each])) for each in (waits, copies)))
-        dispatched.append((flow, pools, copied))
+        dispatched.append((flow, pools_of.get(labels[number][0], set()) - {flow}, copied))
     return dispatched
 
 
