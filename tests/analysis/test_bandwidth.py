@@ -243,8 +243,8 @@ def test_occupancy_of_compute_is_weighed_with_time_and_low_names_are_listed():
     table["occupancy_ratio"] = pd.array([0.1, 1.0, 0.5, None, 0.01, 0.5], "Float64")
     result = rates(table)
     assert result.occupancy.values.tolist() == [
-        ["gpu:0", 3, 50, pytest.approx((3 + 10 + 5) / 50), 0.6, pytest.approx(50 / 60)],
-        ["gpu:1", 1, 5, 0.5, 0.0, 1.0],
+        ["gpu:0", 3, 50, pytest.approx((3 + 10 + 5) / 50), 0.6, 0.75, pytest.approx(50 / 60)],
+        ["gpu:1", 1, 5, 0.5, 0.0, 1.0, 1.0],
     ]
     assert result.low.values.tolist() == [["gpu:0", "tiny", 2, 40, pytest.approx(8 / 40)]]
 

@@ -1,5 +1,7 @@
 """The steady steps of a trace, told apart from compiling and warm-up, and what a report then says."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -7,6 +9,7 @@ import tracekit
 from tests.frames import events, trace
 from tests.stepped import annotations, join, work
 from tracekit.analysis.steady import compiled_outside, steady
+from tracekit.report.figures.selection import select
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
 from tracekit.timeline.timeline import timeline_of
@@ -136,6 +139,11 @@ def test_phases_without_comparison_are_what_a_report_is_about_where_compiling_ar
     assert report.scope == "only what ran in the phases counts: train (60.00 ms in all)."
     assert "Only what ran in the phases counts here: train." in page(report).replace("\u00a0", " ")
     assert report.summary()["compared"] == ["train"]
+    # A figure, which makes no report, says the same.
+    is_phase = made.spans["name"].eq("train").map({True: "phase", False: None}).astype("category")
+    phased = replace(made, spans=made.spans.assign(tracekit=is_phase))
+    assert tracekit.analyse(phased).headline == report.headline
+    assert select(phased).finding == report.headline.removesuffix(".")
     # Little is compiled, or it is the phases that compile.
     for whole in (run((10, 0), (10, 0), (10, 0)), run((90, 80), (90, 80), (90, 80))):
         assert tracekit.analyse(whole, phases=["train"]).compared == ()

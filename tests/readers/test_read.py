@@ -111,7 +111,7 @@ def test_what_capture_wrote_beside_the_trace_comes_along(logdir):
 @pytest.mark.parametrize(("code", "is_told"), [(1, True), (-9, True), (0, False), ("no number", False)])
 def test_a_script_that_failed_is_told(logdir, code, is_told):
     (logdir / "sub" / "plugins" / "profile" / "2026_01_01" / "capture.json").write_text(json.dumps({"exit_code": code}))
-    sentence = f"The script ended with exit code {code}: what it would have done after that is not in the trace."
+    sentence = f"The script ended with exit code {code}: the trace holds what ran until then."
     assert (sentence in read(logdir).notes) == is_told
 
 

@@ -394,3 +394,4 @@ def test_what_xla_builds_a_graph_of_is_recorded_on_its_thread_until_the_nodes_ar
     ]
     assert [at for at, is_recorded in enumerate(recorded(*calls)) if is_recorded] == [0, 1, 2, 4, 7]
     assert recorded() == []
+    assert recorded(("cudaGraphCreate", 0), ("cudaGraphDestroy", 0), ("Memset", 0)) == [True, False, False]

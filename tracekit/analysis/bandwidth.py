@@ -96,6 +96,7 @@ OCCUPANCY_COLUMNS = {
     "mean_ratio": "Float64",
     "low_time_ratio": "Float64",
     "coverage_ratio": "Float64",
+    "time_coverage_ratio": "Float64",
 }
 LOW_COLUMNS = {"device": "str", "name": "str", "n": "int64", "time_ps": "int64", "mean_ratio": "Float64"}
 
@@ -345,12 +346,12 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     by_device = pd.DataFrame({"device": devices, **_weighted_means(device, duration, ratio, len(devices))})
     low_ps = np.bincount(device, duration * (ratio < LOW_OCCUPANCY_RATIO), len(devices))
-    kernel_ps = np.bincount(rows.device[computes], (rows.end - rows.start)[computes], len(devices))
+    kernels = rows.device[computes]
+    kernel_ps = np.bincount(kernels, (rows.end - rows.start)[computes], len(devices))
     with np.errstate(divide="ignore", invalid="ignore"):
-        by_device["low_time_ratio"], by_device["coverage_ratio"] = (
-            low_ps / by_device["time_ps"],
-            by_device["time_ps"] / kernel_ps,
-        )
+        by_device["low_time_ratio"] = low_ps / by_device["time_ps"]
+        by_device["coverage_ratio"] = by_device["n"] / np.bincount(kernels, minlength=len(devices))
+        by_device["time_coverage_ratio"] = by_device["time_ps"] / kernel_ps
     by_device = by_device[by_device["n"] > 0]
     return frame(OCCUPANCY_COLUMNS, by_device), frame(LOW_COLUMNS, low)
 

@@ -1,6 +1,6 @@
 """What the host did while devices stood idle because its launches came late: each calls for another remedy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,14 @@ from tracekit.analysis.idle_gaps import idle_intervals, launching_threads
 from tracekit.columns import by_label, places_of
 from tracekit.intervals import Intervals
 from tracekit.timeline.timeline import Timeline
-from tracekit.vocabulary.host_calls import calls_program, copies_to_host, executes, gets_memory, places_arguments
+from tracekit.vocabulary.host_calls import (
+    allocates,
+    calls_program,
+    copies_to_host,
+    executes,
+    gets_memory,
+    places_arguments,
+)
 
 # A thread that launches again within this time does no more than launching: 90 % of a thread's launches followed the
 # one before within 44 us in a PyTorch profile of 8 V100 (4,137 launches), within 89 us in an nsys profile of 2 H100
@@ -63,11 +70,10 @@ def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
     by_call: dict[str, dict[str, int]] = {"copying_ps": {}, "allocating_ps": {}}
     for at, thread in _threads(timeline, between.launch[gap]):
         own = late[at]
-        allocations, copies = thread.calls(gets_memory), thread.calls(copies_to_host)
-        allocating = iv.union(*allocations.values())
-        copying = iv.difference(iv.union(*copies.values()), allocating)
+        allocating = iv.union(*thread.allocations.values())
+        copying = iv.difference(iv.union(*thread.copies.values()), allocating)
         itself = iv.union(allocating, copying)
-        for part, calls in (("allocating_ps", allocations), ("copying_ps", copies)):
+        for part, calls in (("allocating_ps", thread.allocations), ("copying_ps", thread.copies)):
             for name, times in calls.items():
                 by_call[part][name] = by_call[part].get(name, 0) + iv.sum_exactly(iv.within(times, own))
         sums["allocating_ps"] += iv.sum_exactly(iv.within(allocating, own))
@@ -82,27 +88,35 @@ def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
 
 @dataclass(frozen=True)
 class _Thread:
-    """The `launches` and `operators` of a thread, and the `spans` of it and of the one that calls the programs."""
+    """The `launches` and `operators` of a thread, and the times by name, merged, of what it, or the thread that calls
+    the programs, did to get memory, to copy results to the host, to call a program and to place its arguments."""
 
     launches: pd.DataFrame
     operators: pd.DataFrame
-    spans: pd.DataFrame
-
-    def calls(self, test: Callable[[str], bool]) -> dict[str, Intervals]:
-        """The times, merged, of the calls and spans of each name that passes a test."""
-        times: dict[str, list[Intervals]] = {}
-        for table in (self.launches, self.spans):
-            passed = table[by_label(table["name"].array, test).astype(bool)]
-            for name, own in passed.groupby("name", observed=True):
-                times.setdefault(str(name), []).append(_times(own))
-        return {name: iv.union(*parts) for name, parts in times.items()}
+    allocations: dict[str, Intervals]
+    copies: dict[str, Intervals]
+    programs: dict[str, Intervals]
+    arguments: dict[str, Intervals]
 
     def launching(self) -> Intervals:
         """When it launched, or called a program, or was about to; merged. Placing a program's arguments is neither."""
-        calls = np.concatenate([_times(self.launches), *self.calls(_dispatches).values()])
+        calls = np.concatenate([_times(self.launches), *self.programs.values()])
         in_operators = iv.intersection(_launching(calls, AGAIN_IN_OPERATOR_PS), iv.union(_times(self.operators)))
         launches = iv.union(_launching(calls, AGAIN_PS), in_operators)
-        return iv.difference(launches, iv.union(*self.calls(places_arguments).values()))
+        return iv.difference(launches, iv.union(*self.arguments.values()))
+
+
+def _by_name(tables: Sequence[pd.DataFrame], places: Sequence[NDArray[np.int64]]) -> dict[str, Intervals]:
+    """The times, merged, of the rows of tables at the places of each, by name."""
+    times: dict[str, list[Intervals]] = {}
+    for table, at in zip(tables, places, strict=True):
+        for name, own in table.iloc[at].groupby("name", observed=True):
+            times.setdefault(str(name), []).append(_times(own))
+    return {name: iv.union(*parts) for name, parts in times.items()}
+
+
+def _allocates(name: str) -> bool:
+    return gets_memory(name) or allocates(name)
 
 
 def _dispatches(name: str) -> bool:
@@ -115,12 +129,29 @@ def _threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[tuple[NDArra
     tables = timeline.trace.launches, timeline.trace.host_work, timeline.trace.spans
     own, caller, *of_tables = thread_numbers(*launching_threads(timeline, launch), *tables)
     count = 1 + max(int(numbers.max(initial=-1)) for numbers in (own, caller, *of_tables))
-    launches, operators, spans = (places_of(numbers, count) for numbers in of_tables)
+    launches, operators = (places_of(numbers, count) for numbers in of_tables[:2])
+    called = tables[0], tables[2]
+    # Names are asked once for all threads.
+    by_test = [
+        [np.flatnonzero(by_label(table["name"].array, test).astype(bool)) for table in called]
+        for test in (_allocates, copies_to_host, _dispatches, places_arguments)
+    ]
+    of_threads = [
+        [
+            [passed[at] for at in places_of(of[passed], count)]
+            for passed, of in zip(kind, (of_tables[0], of_tables[2]), strict=True)
+        ]
+        for kind in by_test
+    ]
     pairs, of_pair = np.unique(np.column_stack([own, caller]), axis=0, return_inverse=True)
     threads = []
     for pair, at in zip(pairs.tolist(), places_of(of_pair.ravel(), len(pairs)), strict=True):
-        around = np.sort(np.concatenate([spans[number] for number in {*pair}]))
-        thread = _Thread(tables[0].iloc[launches[pair[0]]], tables[1].iloc[operators[pair[0]]], tables[2].iloc[around])
+        numbers = [*{*pair}]
+        kinds = (
+            _by_name(called, [of_launches[pair[0]], np.concatenate([of_spans[number] for number in numbers])])
+            for of_launches, of_spans in of_threads
+        )
+        thread = _Thread(tables[0].iloc[launches[pair[0]]], tables[1].iloc[operators[pair[0]]], *kinds)
         threads.append((at, thread))
     return threads
 

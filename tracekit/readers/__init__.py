@@ -121,7 +121,7 @@ def _of_failed(capture: Mapping[str, Any] | None) -> list[str]:
     code = capture.get("exit_code") if capture else None
     if not isinstance(code, int) or code == 0:
         return []
-    return [f"The script ended with exit code {code}: what it would have done after that is not in the trace."]
+    return [f"The script ended with exit code {code}: the trace holds what ran until then."]
 
 
 def _older_run(tree: remote.Tree, runs: Sequence[str], error: TraceError, executor: Executor | None) -> Trace:

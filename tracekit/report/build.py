@@ -113,15 +113,7 @@ def analyse(
     busy = {name: load for name in compared if (load := why.machine.during(name)) is not None}
     holds = one_rank(timeline)
     verdicts = {
-        row["name"]: verdict.phase(
-            row,
-            inside[row["name"]],
-            phase_results.stretch[phase_results.stretch["name"] == row["name"]],
-            cores,
-            busy.get(row["name"]),
-            holds,
-            None if row["name"] in busy else _busy_alone(timeline, phase_results, row),
-        )
+        row["name"]: _of_phase(timeline, phase_results, row, inside[row["name"]], busy.get(row["name"]))
         for row in records(phase_results.table)
     }
     # Without device work there is one thing to say, whatever the phases are.
@@ -133,10 +125,9 @@ def analyse(
         of_whole = (*_of_steady(of_whole, timeline), verdict.in_all(whole, results["idle around"]))
         compiling = _compiled(why.steps.table, whole, results["idle around"])
     finding = lacking or verdict.headline(phase_results.table, inside, cores, busy)
-    if not finding:
-        walls = phase_results.table.set_index("name")["wall_ps"]
-        main = max(compared, key=lambda name: int(walls[name]), default=None)
-        finding = f"{main}: {verdicts[main]}" if main else of_whole[0]
+    if not finding and not why.completeness.shares and (main := _main_phase(phase_results, compared)):
+        finding = f"{main['name']}: {verdicts[main['name']]}"
+    finding = finding or of_whole[0]
     return Report(
         trace=_origin(timeline),
         windows=timeline.unions.windows,
@@ -194,6 +185,33 @@ def _shared_busy(
     )
 
 
+def _main_phase(phase_results: Phases, compared: Collection[str]) -> dict[str, Any] | None:
+    """The row of the longest phase that a report is about; None where it is about none, or compares some."""
+    table = phase_results.table
+    if not len(compared) or table["compared_with"].notna().any():
+        return None
+    return max((row for row in records(table) if row["name"] in compared), key=lambda row: int(row["wall_ps"]))
+
+
+def _of_phase(
+    timeline: Timeline,
+    phase_results: Phases,
+    row: dict[str, Any],
+    inside: Breakdown,
+    busy: dict[str, Any] | None,
+) -> str:
+    """The verdict on a phase, a `row` of its table; `busy` is the load of other processes that took its cores."""
+    return verdict.phase(
+        row,
+        inside,
+        phase_results.stretch[phase_results.stretch["name"] == row["name"]],
+        too_few_cores(timeline.trace, timeline.unions),
+        busy,
+        one_rank(timeline),
+        None if busy is not None else _busy_alone(timeline, phase_results, row),
+    )
+
+
 def _busy_alone(timeline: Timeline, phase_results: Phases, row: dict[str, Any]) -> dict[str, Any] | None:
     """The machine's load in the first of the phases that one is compared with in which other processes took cores that
     it needed; None in none."""
@@ -225,6 +243,9 @@ def headline(whole_timeline: Timeline, part: Part) -> str:
     of_phases = verdict.headline(phase_results.table, inside, cores, busy)
     if of_phases:
         return of_phases
+    if main := _main_phase(phase_results, compared):
+        name = main["name"]
+        return f"{name}: {_of_phase(timeline, phase_results, main, inside[name], load.during(name))}"
     judged = breakdown(looked_at, STEADY) if is_steady else breakdown(timeline, part.name or None)
     of_whole = verdict.whole(judged, cores, reasons, one_rank(timeline))
     return (_of_steady(of_whole, timeline) if is_steady else of_whole)[0]

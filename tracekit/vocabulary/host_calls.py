@@ -88,7 +88,7 @@ _EVENT_RECORD = re.compile(r"(?:cuda|cu|hip)EventRecord(?:WithFlags)?(?![A-Za-z]
 _SYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy(?!\w*Async)")
 _ASYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy\w*Async")
 _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
-_GRAPH_BUILDING = re.compile(r"(?:cu|cuda|hip)Graph(Create|Add|Instantiate|Launch|Exec)")
+_GRAPH_BUILDING = re.compile(r"(?:cu|cuda|hip)Graph(Create|Add|Instantiate|Launch|Exec|Destroy)")
 # cudaMalloc, cudaMallocHost, cudaHostAlloc, cudaHostRegister, cuMemAlloc_v2, cuMemHostAlloc, hipHostMalloc, hipMalloc.
 _ALLOCATION = re.compile(r"(cuda|cu|hip)(Ext)?(Malloc|HostM?[Aa]lloc|(Mem)?HostRegister|Mem(Host)?Alloc)")
 _PINNED = re.compile(r"(cuda|cu|hip)(MallocHost|HostM?[Aa]lloc|(Mem)?HostRegister|MemHostAlloc|MemAllocHost)")

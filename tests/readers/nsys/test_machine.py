@@ -151,7 +151,7 @@ def test_the_profilers_warnings_about_cuda_are_passed_on_once(read):
         ("2025.2.1.1", "13020", True),
         ("2025.3.2.474", "13000", False),
         ("2024.2.3.38", "12050", False),
-        ("2022.3.1.1", "12000", True),
+        ("2022.3.1.1", "12000", False),
         ("2023.4.4.54", "no number", False),
         ("2023.4.4.54", None, False),
         (None, "13000", False),
@@ -167,6 +167,6 @@ def test_a_profiler_older_than_the_drivers_cuda_is_told(read, nsys_version, cuda
     assert bool(notes) == is_told
     if nsys_version == "2023.4.4.54" and is_told:
         assert notes == (
-            "Nsight Systems 2023.4 is older than the driver's CUDA 13.0: of a program that uses that, work is missing "
-            "without a word. Record it with 2025.3 or newer.",
+            "Nsight Systems 2023.4 is older than the driver's CUDA 13.0: of a program built for that, work may be "
+            "missing without a word. To be sure, record it with 2025.3 or newer.",
         )

@@ -320,7 +320,7 @@ def test_xla_is_told_of_graphs_only_where_they_are_turned_off_or_a_loop_is_in_no
     assert turned_off.endswith("XLA_FLAGS=--xla_gpu_enable_command_buffer= turned XLA's CUDA graphs off.")
     for does in ((), (Practice.GRAPHS,)):
         loops = remedy("launch_latency", "JAX", *does, in_loop=0.9)
-        assert loops.endswith("as a CUDA graph: XLA_FLAGS=--xla_gpu_enable_command_buffer=+WHILE.")
+        assert loops.endswith("unroll the loop in which these launches are: the host launches each of its turns.")
     assert remedy("launch_latency", "JAX", backend="tpu", in_loop=0.9) == "launch fewer and larger programs."
 
 

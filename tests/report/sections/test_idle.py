@@ -68,6 +68,8 @@ def test_devices_that_were_never_idle_are_said_to_be_so():
         ([row("gpu:1", 0, 200)], "nothing more ran on any device"),
         ([row("gpu:1", 0, 250)], "other devices were busy for a part of it"),
         ([row("gpu:1", 0, 400)], "other devices were still busy"),
+        # It is idle just as long here, and works again after this part of the trace.
+        ([row("gpu:1", 0, 200), row("gpu:1", 600, 700)], "other devices worked later"),
     ],
 )
 def test_after_its_last_work_others_are_said_to_have_been_busy_only_where_they_were(others, meaning):

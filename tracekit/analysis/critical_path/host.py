@@ -134,9 +134,8 @@ def calls(
         at_work[flow_number] = iv.difference(work_set, standstills)
     dispatched = _dispatched(names, back, host_times[0])
     for dispatcher, pools, copied in dispatched:
-        work_set = iv.union(at_work.get(dispatcher, iv.EMPTY), copied)
-        for flow_number in {dispatcher, *pools} if len(work_set) else ():
-            at_work[flow_number] = iv.union(at_work.get(flow_number, iv.EMPTY), work_set)
+        for flow_number in {dispatcher, *pools} if len(copied) else ():
+            at_work[flow_number] = iv.union(at_work.get(flow_number, iv.EMPTY), copied)
     for flow_number, work_set in at_work.items():
         flow_calls = order[calls_of[flow_number]]
         is_busy = _lies_in(work_set, row_end[flow_calls] - CLOCKS_PS, row_end[flow_calls])
@@ -196,11 +195,12 @@ def _cut_to_next(thread: Column, start: Column, end: Column) -> Column:
 
 
 def _dispatched(names: Names, back: Column, spans: pd.DataFrame) -> list[tuple[int, set[int], Intervals]]:
-    """The flow of each thread that alone calls the programs of its host, the flows of XLA's pools there, and when
-    another thread copied a result while that one waited for it.
+    """The flow of each thread that alone calls the programs of its host, the flows of XLA's pools there, and when that
+    thread copied a result to the host, or another one did while it waited for it.
 
-    What a thread of a pool launches that one dispatched: while it works, as where it prepares a copy, the pool has
-    nothing to launch. `back` (len(names) + 1,) is the flow of each thread, -1 of one without calls.
+    What a thread of a pool launches that one dispatched: while it prepares a copy, the pool has nothing to launch.
+    Other work of it proves nothing of a pool, which may be behind; a program's call may be held up by the device.
+    `back` (len(names) + 1,) is the flow of each thread, -1 of one without calls.
     """
     numbers, labels = _numbers_of_threads(spans, names), list(names)
     pools_of: dict[str, set[int]] = {}
@@ -220,8 +220,9 @@ def _dispatched(names: Names, back: Column, spans: pd.DataFrame) -> list[tuple[i
         if flow < 0:
             continue
         is_own = numbers[own] == number
-        waits, copies = own[waiting[own] & is_own], own[copying[own] & ~is_own]
-        copied = iv.intersection(*(iv.union(iv.intervals(start[each], end[each])) for each in (waits, copies)))
+        parts = waiting[own] & is_own, copying[own] & ~is_own, copying[own] & is_own
+        waits, of_others, itself = (iv.union(iv.intervals(start[own[each]], end[own[each]])) for each in parts)
+        copied = iv.union(itself, iv.intersection(waits, of_others))
         dispatched.append((flow, pools_of.get(labels[number][0], set()) - {flow}, copied))
     return dispatched
 

@@ -28,9 +28,8 @@ _SEVERE = {2: "warning", 3: "error"}
 _RELEVANT = re.compile(r"CUDA|CUPTI|NVTX|dropped|lost|buffer", re.IGNORECASE)
 _NOT_RELEVANT = re.compile(r"^No \w+ events collected")
 _MOST_NAMED = 8
-# The first Nsight Systems of each generation of CUDA, by https://docs.nvidia.com/cuda/archive/13.0.0/cuda-toolkit-release-notes
-# and those before it.
-_FIRST_FOR_CUDA = {12: (2022, 4), 13: (2025, 3)}
+# The first Nsight Systems of a generation of CUDA: https://docs.nvidia.com/cuda/archive/13.0.0/cuda-toolkit-release-notes
+_FIRST_FOR_CUDA = {13: (2025, 3)}
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,9 @@ def warnings(export: Export) -> list[str]:
 def outdated(export: Export) -> list[str]:
     """The note on a profiler that is older than the generation of CUDA that the driver brought.
 
-    Programs then make calls that it does not know, and it has nothing of them: of a program of JAX with 200 products on
-    an H100 with CUDA 13.0, Nsight Systems 2023.4 recorded 9 kernels, without a warning.
+    A program of that generation may make calls that it does not know, and it has nothing of them: of one of JAX with
+    200 products on an H100 with CUDA 13.0, Nsight Systems 2023.4 recorded 9 kernels, without a warning. Only the
+    export's own version is told, which may be newer than the profiler's.
     """
     version = re.match(r"(\d{4})\.(\d{1,3})", str(_settings(export).get("EXPORT_PRODUCT_VERSION")))
     facts: dict[object, object] = {}
@@ -129,8 +129,8 @@ def outdated(export: Export) -> list[str]:
     if not version or not cuda or first is None or (int(version[1]), int(version[2])) >= first:
         return []
     return [
-        f"Nsight Systems {version[0]} is older than the driver's CUDA {cuda[1]}.{cuda[2]}: of a program that uses "
-        f"that, work is missing without a word. Record it with {first[0]}.{first[1]} or newer."
+        f"Nsight Systems {version[0]} is older than the driver's CUDA {cuda[1]}.{cuda[2]}: of a program built for "
+        f"that, work may be missing without a word. To be sure, record it with {first[0]}.{first[1]} or newer."
     ]
 
 

@@ -309,10 +309,7 @@ def _start_faster(evidence: Mapping[str, Any], result: advice.Advice) -> str:
             f"XLA_FLAGS={evidence['graphs_off']} turned XLA's CUDA graphs off"
         )
     if in_loop:
-        return (
-            "unroll the loop in which these launches are, or let XLA launch all of it at once, as a CUDA graph: "
-            "XLA_FLAGS=--xla_gpu_enable_command_buffer=+WHILE"
-        )
+        return "unroll the loop in which these launches are: the host launches each of its turns"
     if result.xla:  # what can be in a graph is by default
         return "launch fewer and larger programs"
     if result.program.framework == Framework.PYTORCH:

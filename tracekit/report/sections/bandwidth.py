@@ -32,7 +32,9 @@ def section(result: Bandwidth) -> Section:
     if result.lacking:
         return Section("bandwidth", title, lacking=result.lacking)
     copies = result.copies.sort_values("busy_ps", ascending=False, kind="stable")
-    occupancy = result.occupancy[result.occupancy["coverage_ratio"] > MOST].sort_values("mean_ratio", kind="stable")
+    # A report of a version that did not tell of how much of the time it is known has none.
+    is_known = (result.occupancy["time_coverage_ratio"] > MOST).fillna(False).astype(bool)
+    occupancy = result.occupancy[is_known].sort_values("mean_ratio", kind="stable")
     sentences = [
         sentence(records(rows)[0])
         for sentence, rows in (
@@ -86,8 +88,8 @@ def _of_occupancy(row: dict[str, Any]) -> str:
     """The mean occupancy of a device, and of how much of its kernels' time it is where that is not all."""
     mean = percent(row["mean_ratio"]) if row["mean_ratio"] else _LEAST_OCCUPANCY
     sentence = f"Mean occupancy on {row['device']} is {mean}, weighted by kernel time"
-    if row["coverage_ratio"] < 1:
-        sentence += f" (known for {percent(row['coverage_ratio'])} of it)"
+    if row["time_coverage_ratio"] < 1:
+        sentence += f" (known for {percent(row['time_coverage_ratio'])} of it)"
     if not row["low_time_ratio"]:
         return f"{sentence}."
     low = f"below {percent(LOW_OCCUPANCY_RATIO)} for {percent(row['low_time_ratio'])} of that time"

@@ -23,17 +23,22 @@ _MEANING = {
     "at the end of this part": "its work after had not begun",
     "unexplained": "nothing in the trace says why",
 }
-# Of time before the first work of a device or after its last: where other devices worked for most of it, some, or none.
+# Of time before the first work of a device or after its last: where other devices worked for most of it, some, at least
+# sooner or later, none of them, or where clocks do not tell.
 _EDGES = {
     Cause.BEFORE: (
         "other devices had started",
         "other devices had started for a part of it",
+        "other devices had worked before",
         "nothing ran on any device yet",
+        "nothing ran on it yet",
     ),
     Cause.AFTER: (
         "other devices were still busy",
         "other devices were busy for a part of it",
+        "other devices worked later",
         "nothing more ran on any device",
+        "nothing more ran on it",
     ),
 }
 
@@ -71,16 +76,23 @@ def _sentences(result: Idle, devices: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _meaning(result: Idle, device: str, cause: str) -> str:
-    """What a cause of idle time of a device means. At the edges of its work others worked meanwhile as far as theirs
-    began sooner or ended later, since all have the same windows."""
+    """What a cause of idle time of a device means.
+
+    At an edge of its work another one has worked sooner or later that idled less for this cause, if their windows are
+    the same; and it worked meanwhile for as much of it, at least, as is more than all of its own idle time.
+    """
     if cause not in _EDGES:
         return _MEANING[cause]
     at_edge = result.by_device[result.by_device["cause"] == cause].set_index("device")["idle_ps"]
-    own = int(at_edge[device])
-    others = [int(at_edge.get(other, 0)) for other in result.devices["device"] if other != device]
-    beside = own - min([own, *others])
-    most, some, none = _EDGES[Cause(cause)]
-    return most if 2 * beside > own else some if beside else none
+    own, devices = int(at_edge[device]), result.devices.set_index("device")
+    others = devices[(devices["window_ps"] == devices["window_ps"][device]) & (devices.index != device)]
+    most, some, apart, none, alone = _EDGES[Cause(cause)]
+    beside = own - int(others["idle_ps"].min()) if len(others) else 0
+    if beside > 0:
+        return most if 2 * beside > own else some
+    if any(int(at_edge.get(other, 0)) < own for other in others.index):
+        return apart
+    return none if len(others) == len(devices) - 1 else alone
 
 
 def _tables(result: Idle) -> tuple[Table, ...]:
