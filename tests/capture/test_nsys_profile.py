@@ -100,7 +100,11 @@ def test_a_script_runs_under_nsys_with_its_own_output_and_exit_code_and_leaves_a
     assert sorted(file.suffix for file in run.iterdir()) == [".json", ".nsys-rep", ".sqlite"]
     assert [file.name for file in (tmp_path / "t").iterdir()] == ["plugins"]
     trace = tracekit.read(tmp_path / "t")
-    assert (trace.events["name"].tolist(), trace.notes) == (["gemm"], ())
+    (note,) = trace.notes
+    assert (trace.events["name"].tolist(), note) == (
+        ["gemm"],
+        "The script ended with exit code 3: the trace holds what ran until then.",
+    )
 
 
 def test_an_interrupted_script_has_its_own_exit_code_and_leaves_an_export(nsys, tmp_path):
