@@ -351,10 +351,12 @@ def report_later(root: Path, seconds: float) -> int:
     return 0
 
 
-def tell(layout: Layout, facts: dict[str, Any], lacking: list[str], outcomes: list[Outcome], measured: bool) -> None:
+def tell(layout: Layout, facts: dict[str, Any], missing: list[str], outcomes: list[Outcome], measured: bool) -> None:
     """Compare, write the folder's files and its archive, and print what was found."""
     figures, problems = compare(layout.root)
-    day = Day(facts, [*lacking, *problems], outcomes, figures, keep_small(layout), reports_of(layout))
+    # A day that is reported later has said some of them before.
+    sentences = [*dict.fromkeys([*missing, *problems])]
+    day = Day(facts, sentences, outcomes, figures, keep_small(layout), reports_of(layout))
     archive = write(layout, day)
     print()
     for sentence in day.lacking:

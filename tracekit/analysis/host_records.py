@@ -97,7 +97,7 @@ def around(timeline: Timeline, records: pd.DataFrame) -> pd.DataFrame:
 
     mark = spans["step"].notna().to_numpy(bool) | spans["tracekit"].notna().to_numpy(bool)
     is_own &= ~mark
-    operators = _outermost(chosen(lambda name: operator(name) is not None, of_any_call))
+    operators = outermost_ranges(chosen(lambda name: operator(name) is not None, of_any_call))
     named = np.flatnonzero(work["name"].notna().to_numpy(bool))
     names_of_work = work["name"].astype(object).to_numpy()[named]
     begin, until = (work[edge].to_numpy()[named] for edge in ("start_ps", "end_ps"))
@@ -121,7 +121,7 @@ def _is_line(name: str) -> bool:
     return frame_line(name) is not None and not says_waiting(name)
 
 
-def _outermost(ranges: _Ranges) -> _Ranges:
+def outermost_ranges(ranges: _Ranges) -> _Ranges:
     """The outermost of ranges, thread by thread."""
     thread, start, end, texts = ranges
     pieces = [(np.zeros(0, np.int64),) * 3]

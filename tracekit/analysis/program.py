@@ -9,9 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.analysis.host_records import thread_numbers
+from tracekit.analysis.host_records import outermost_ranges, thread_numbers
 from tracekit.columns import by_label, distinct
-from tracekit.readers.nested import outermost
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import percent, quantity
 from tracekit.vocabulary.frameworks import FORMATS, Framework, Practice, Source, framework_of, practices
@@ -108,23 +107,13 @@ def _one_program(timeline: Timeline) -> str:
     is_call = np.array([*(jitted_function(str(name)) is not None for name in spans["name"].cat.categories), False])
     calls = spans[is_call[spans["name"].cat.codes.to_numpy()]]
     begin, end = (steps.table[f"host_{edge}_ps"].to_numpy(np.int64, na_value=0) for edge in ("start", "end"))
-    start = _outermost_starts(calls)
+    (thread,) = thread_numbers(calls)
+    begins, ends = (calls[edge].to_numpy(np.int64) for edge in ("start_ps", "end_ps"))
+    _, start, _, _ = outermost_ranges((thread, begins, ends, thread))
     executions = np.array(
         [np.count_nonzero((start >= low) & (start < high)) for low, high in zip(begin, end, strict=True)]
     )
     return _told(executions, "call of a jitted function", np.arange(len(executions)))
-
-
-def _outermost_starts(calls: pd.DataFrame) -> NDArray[np.int64]:
-    """The begins of the calls that lie in no other one of their thread."""
-    (thread,) = thread_numbers(calls)
-    start, end = (calls[edge].to_numpy(np.int64) for edge in ("start_ps", "end_ps"))
-    starts = [start[:0]]
-    for number in np.unique(thread).tolist():
-        own = np.flatnonzero(thread == number)
-        place, _, _ = outermost(start[own], end[own])
-        starts.append(start[own[place]])
-    return np.concatenate(starts)
 
 
 def _told(executions: NDArray[np.int64], what: str, step: NDArray[np.int64]) -> str:

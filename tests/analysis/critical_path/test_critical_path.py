@@ -52,7 +52,7 @@ def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited(
     assert step["example"] == "median"
 
 
-def test_a_pool_has_nothing_to_launch_while_the_thread_that_dispatches_works_or_waits_for_a_copy():
+def test_a_pool_has_nothing_to_launch_while_the_thread_that_dispatches_copies_or_waits_for_a_copy():
     """As in a trace of an H100: JAX prepared a copy to the host for 83 ms before a pool's thread launched it, and then
     waited while another thread copied the result on."""
     copies = [row("gpu:0", begin, begin + 10, at, kind="memcpy", name="MemcpyD2H") for at, begin in enumerate((5, 905))]
