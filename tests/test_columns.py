@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pandas.api.types import union_categoricals
 
 from tests.frames import events
-from tracekit.columns import by_label, categorical, check, concat, constant, distinct, frame, joined, records
+from tracekit.columns import by_label, categorical, check, concat, constant, distinct, frame, joined, records, rising
 from tracekit.errors import TraceError
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, KIND_DTYPE, Trace
 
@@ -178,6 +178,11 @@ def test_rows_are_equal_where_all_columns_are_and_numbered_as_they_appear(rows):
     order = list(dict.fromkeys(keys))
     assert which.tolist() == [order.index(key) for key in keys]
     assert first.tolist() == [keys.index(key) for key in order]
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2)))
+def test_distinct_values_rise(values):
+    assert rising(np.array(values, np.int64)).tolist() == sorted(set(values))
 
 
 def test_each_label_is_asked_once_and_null_has_an_answer_of_its_own():

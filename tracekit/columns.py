@@ -150,7 +150,9 @@ def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int6
     for column in columns:
         codes, values = _codes(column)
         if values > 1:
-            which, keys = numbered(which * values + codes, count * values)
+            which *= values  # in place, as a column has millions of rows
+            which += codes
+            which, keys = numbered(which, count * values)
             count = len(keys)
     first = np.zeros(count, np.int64)
     first[which[::-1]] = np.arange(len(which))[::-1]
@@ -166,12 +168,24 @@ def _codes(column: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
         least, most = column.min(), column.max()
         count = int(most) - int(least) + 1
         if count <= _MOST_KEYS * len(column):  # as those of names and lines are: in a third of a hash table's time
+            if count == 1:
+                return column, 1
             if column.dtype == np.uint64:  # may be more than int64 holds
                 column = column - least
                 least = 0
-            return column.astype(np.int64) - int(least), count
+            codes = column.astype(np.int64)
+            codes -= int(least)
+            return codes, count
     codes, values = pd.factorize(column, use_na_sentinel=False)
     return codes, len(values)
+
+
+def rising(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The distinct values in rising order, as np.unique gives them, which since numpy 2.3 hashes integers: of half a
+    million times or ids it takes 90 ms, sorting them 2 to 30."""
+    ordered = np.sort(values)
+    is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    return np.asarray(ordered[is_first])
 
 
 def places_of(key: NDArray[np.integer[Any]], count: int) -> list[NDArray[np.int64]]:

@@ -4,6 +4,8 @@ import random
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.idle_frames import US, row
 from tests.launch_frames import calls, host_spans, waits, work
@@ -234,6 +236,33 @@ def test_the_time_of_a_call_is_that_of_all_of_its_name():
         ["cudaMalloc", 2, 2, 8, 3, 5, 0, 0],  # of calls that begin together on one thread one counts
         ["PJRT_Event_Await", 1, 1, 7, 7, 7, 1, 7],
     ]
+
+
+_TIMES = st.tuples(st.sampled_from(["cudaMalloc", "cudaFree"]), st.integers(0, 5), st.sampled_from(["a", "b"]))
+
+
+@given(st.lists(_TIMES, max_size=9), st.lists(_TIMES, max_size=5), st.lists(_TIMES, max_size=3), st.booleans())
+def test_what_stands_in_several_tables_counts_once_whatever_their_order(in_launches, in_spans, in_waits, in_order):
+    if in_order:  # by thread, each call after the one before
+        in_launches = sorted(set(in_launches), key=lambda call: (call[2], call[1]))
+    launches = [(at, start, start + 1 + at, thread, name) for at, (name, start, thread) in enumerate(in_launches)]
+    spans = [(name, start, start + 20 + at, thread) for at, (name, start, thread) in enumerate(in_spans)]
+    syncs = [sync(start / US, (start + 40) / US, name, thread) for name, start, thread in in_waits]
+    first = {}
+    for *_, start, end, thread, name in launches:
+        first.setdefault((name, start, thread), end - start)
+    for name, start, end, thread in spans:
+        first.setdefault((name, start, thread), end - start)
+    for name, start, thread in in_waits:
+        first.setdefault((name, start, thread), 40)
+    told = result(EVENTS, calls(*launches), syncs, host_spans(*spans))
+    counted = {}
+    for (name, _, thread), length in first.items():
+        n, threads, total = counted.get(name, (0, set(), 0))
+        counted[name] = n + 1, threads | {thread}, total + length
+    assert of_calls(told, "n", "threads", "total_ps") == {
+        name: (n, len(threads), total) for name, (n, threads, total) in counted.items()
+    }
 
 
 def test_of_windows_the_calls_that_begin_inside_count():

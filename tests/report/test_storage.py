@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tracekit
 from tests.frames import events, spans, trace
@@ -14,6 +16,7 @@ from tests.report.html.pages import NAMES, report
 from tracekit import cli
 from tracekit.cli import main
 from tracekit.errors import TracekitError
+from tracekit.files import SUMMARY
 from tracekit.report import storage
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
@@ -235,6 +238,23 @@ def test_a_saved_report_is_not_written_over_itself(tmp_path):
     with pytest.raises(tracekit.TracekitError, match=r"is the saved report itself.* Give another --out\."):
         tracekit.report(tmp_path / "out", tmp_path / "out")
     assert (tmp_path / "out" / "report.html").read_bytes() == page
+
+
+def test_the_summary_is_the_same_json_with_a_row_of_a_table_in_one_line(saved_reports):
+    text = (saved_reports["phases"] / SUMMARY).read_text("utf-8")
+    assert json.loads(text).items() >= json.loads(json.dumps(report("phases").summary())).items()
+    lines = [line.strip().rstrip(",") for line in text.splitlines()]
+    assert all(json.dumps(row) in lines for row in report("phases").summary()["overlap"])
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    )
+)
+def test_any_document_is_written_as_json(document):
+    assert json.loads(storage._json(document)) == document
 
 
 def test_times_above_2_to_the_53_and_nulls_come_back_exactly(tmp_path):

@@ -7,7 +7,7 @@ from functools import partial
 from threading import Condition
 from typing import Any, NamedTuple
 
-from tracekit import notebook
+from tracekit import heap, notebook
 from tracekit.analysis.bandwidth import Bandwidth, bandwidth
 from tracekit.analysis.collectives import Collectives, collectives
 from tracekit.analysis.completeness import Completeness, completeness, withheld
@@ -76,13 +76,6 @@ ANALYSES = (
         ),
         ("completeness", "idle", "collectives", "steps"),
     ),
-    Task(
-        "host_api",
-        lambda timeline, completeness, idle: withheld(
-            completeness.rows, lambda whole: host_api(whole, idle.gaps), timeline
-        ),
-        ("completeness", "idle"),
-    ),
     Task("launches", lambda timeline, completeness: withheld(completeness.rows, launches, timeline), ("completeness",)),
     Task(
         "bandwidth",
@@ -91,8 +84,19 @@ ANALYSES = (
     ),
     Task("memory", memory),
     Task("machine", machine),
+    # Last, as of a large trace it holds the most memory beside the critical path: not both at once.
+    Task(
+        "host_api",
+        lambda timeline, completeness, idle: withheld(
+            completeness.rows, lambda whole: host_api(whole, idle.gaps), timeline
+        ),
+        ("completeness", "idle"),
+    ),
 )
 
+
+# What these held beside their result would else stay with the process until all are done.
+_HOLD_MOST = ("critical_path", "host_api")
 
 # Of steady steps, these are told of the whole trace: what is missing from it, its steps, of which those that count have
 # critical paths, and what the devices' memory and the machine were used for.
@@ -206,6 +210,8 @@ def run(todo: Sequence[Task], threads: int = 2) -> dict[str, Any]:
                         return
                     waiting.remove(task)
                 result = task.function(*(results[need] for need in task.needs))
+                if task.name in _HOLD_MOST:
+                    heap.give_back()
                 with changed:
                     results[task.name] = result
                     changed.notify_all()

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.blocking_copies import blocking_copies, repeated_calls
-from tracekit.analysis.host_records import RECORD, around, plain, text_numbers, thread_numbers
+from tracekit.analysis.host_records import (
+    RECORD,
+    around,
+    joined_thread_numbers,
+    plain,
+    text_numbers,
+    thread_numbers,
+)
 from tracekit.analysis.idle_gaps import Gaps, idle_intervals, launching_threads, longest_gaps
 from tracekit.columns import by_label, categorical, distinct, frame, places_of
 from tracekit.readers.nested import innermost
@@ -99,8 +106,8 @@ def host_api(timeline: Timeline, gaps: pd.DataFrame) -> HostApi:
     launching = np.zeros(len(timeline.trace.launches), bool)
     launching[timeline.launch[timeline.launch >= 0]] = True
     launching[blocking_copies(timeline)] = False
-    launches = timeline.trace.launches[launching]
-    launches = launches[~by_label(launches["name"].array, copies_synchronously).astype(bool)]
+    launching &= ~by_label(timeline.trace.launches["name"].array, copies_synchronously).astype(bool)
+    launches = timeline.trace.launches[list(RECORD)][launching]
     by_call = _by_call(calls, _after_launch(launches, waits), waits, (between, fell_idle_in), window_ps)
     nothing = not len(calls) and not len(between.begin)
     return HostApi(
@@ -162,25 +169,45 @@ def call_of_gaps(timeline: Timeline, gaps: Gaps, waits: pd.DataFrame) -> NDArray
 def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     """The calls of the runtimes, and the waits among the spans, inside the windows; each stands there once, with the
     number of its `thread`."""
-    launches = timeline.trace.launches
-    tables = [launches[~repeated_calls(timeline)], timeline.spans]
-    tables = [table[by_label(table["name"].array, calls_runtime).astype(bool)] for table in tables]
-    # As numbers: as texts, a million calls of few names would take most of the time and memory of a report.
-    thread, (name, names) = np.concatenate(thread_numbers(*tables, waits)), text_numbers("name", *tables, waits)
+    launches, spans = timeline.trace.launches, timeline.spans
+    is_call = [by_label(table["name"].array, calls_runtime).astype(bool) for table in (launches, spans)]
+    is_call[0] &= ~repeated_calls(timeline)
+    # As a rule all launches are: as few columns as there may be, for not one of a million rows to be copied in vain.
+    tables = [
+        table if mask.all() else table[list(RECORD)][mask]
+        for table, mask in zip((launches, spans), is_call, strict=True)
+    ]
+    # As numbers, few of which are held at once: texts of a million calls would take most of the memory of a report.
+    key, (name, names) = joined_thread_numbers(*tables, waits), text_numbers("name", *tables, waits)
     start, end = (np.concatenate([table[edge].to_numpy(np.int64) for table in (*tables, waits)]) for edge in RECORD[4:])
+    n, first_wait = len(tables[0]), len(name) - len(waits)
+    rise = _rises(key[:n], start[:n])
+    key *= len(names)
+    key += name
     # Few names are those of waits.
-    likely = np.flatnonzero(np.isin(name, name[len(name) - len(waits) :]))
-    same, _ = distinct(thread[likely], name[likely], start[likely], end[likely])
-    is_wait = np.zeros(len(name), bool)
+    likely = np.flatnonzero(np.isin(name, name[first_wait:]))
+    del name
+    same, _ = distinct(key[likely], start[likely], end[likely])
+    is_wait = np.zeros(len(key), bool)
     is_wait[likely] = np.isin(same, same[len(same) - len(waits) :])
-    key = thread * len(names) + name
-    order = np.lexsort((start, key))
-    is_first = np.append(True, (np.diff(key[order]) != 0) | (np.diff(start[order]) != 0))[: len(order)]
-    first = np.sort(order[is_first])
-    counts_here = np.concatenate([_begins_inside(timeline, table) for table in (*tables, waits)])
-    at = first[counts_here[first]]
-    columns = {"name": categorical(names, name[at]), "thread": thread[at], "start_ps": start[at], "end_ps": end[at]}
+    # Launches that rise on their thread, as most files have them, do not repeat each other: only of threads and names
+    # that the spans or the waits have too may one stand twice.
+    several = np.flatnonzero(np.isin(key, key[n:])) if rise else np.arange(len(key))
+    order = several[np.lexsort((start[several], key[several]))]
+    is_repeated = (key[order][1:] == key[order][:-1]) & (start[order][1:] == start[order][:-1])
+    counts = np.concatenate([_begins_inside(timeline, table) for table in (*tables, waits)])
+    counts[order[1:][is_repeated]] = False
+    at = np.flatnonzero(counts)
+    thread, name_of_call = np.divmod(key[at], max(len(names), 1))
+    columns = {"name": categorical(names, name_of_call), "thread": thread, "start_ps": start[at], "end_ps": end[at]}
     return pd.DataFrame({**columns, "waits": is_wait[at]})
+
+
+def _rises(thread: NDArray[np.int64], start: NDArray[np.int64]) -> bool:
+    """Whether the calls of each thread stand together, each after the one before."""
+    is_other = thread[1:] != thread[:-1]
+    together = int(is_other.sum()) + 1 == len(distinct(thread)[1])
+    return together and bool((is_other | (start[1:] > start[:-1])).all())
 
 
 def _begins_inside(timeline: Timeline, table: pd.DataFrame) -> NDArray[np.bool_]:

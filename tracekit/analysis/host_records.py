@@ -35,25 +35,28 @@ def plain(table: pd.DataFrame) -> pd.DataFrame:
 
 def thread_numbers(*tables: pd.DataFrame) -> list[Column]:
     """The number of the thread of each row of the tables; the same thread has one number in all."""
+    return np.split(joined_thread_numbers(*tables), np.cumsum([len(table) for table in tables])[:-1])
+
+
+def joined_thread_numbers(*tables: pd.DataFrame) -> Column:
+    """The same, of all tables one after the other."""
     columns = []
     for name in THREAD:
         known: dict[str, int] = {}
         columns.append(np.concatenate([_codes(table[name], known) for table in tables]))
-    thread, _ = distinct(*columns)
-    return np.split(thread, np.cumsum([len(table) for table in tables])[:-1])
+    return distinct(*columns)[0]
 
 
-def text_numbers(column: str, *tables: pd.DataFrame) -> tuple[Column, list[str]]:
+def text_numbers(column: str, *tables: pd.DataFrame) -> tuple[NDArray[np.int32], list[str]]:
     """The numbers of the texts of a column of all tables, one after the other, and the text of each number."""
     known: dict[str, int] = {}
     return np.concatenate([_codes(table[column], known) for table in tables]), list(known)
 
 
-def _codes(column: pd.Series, known: dict[str, int]) -> Column:
+def _codes(column: pd.Series, known: dict[str, int]) -> NDArray[np.int32]:
     """The number of each text, those that are `known` and new ones; -1 of null."""
     texts = column.array if isinstance(column.dtype, pd.CategoricalDtype) else pd.Categorical(column)
-    codes: Column = by_label(texts, lambda text: known.setdefault(str(text), len(known)), -1).astype(np.int64)
-    return codes
+    return by_label(texts, lambda text: known.setdefault(str(text), len(known)), -1).astype(np.int32)
 
 
 def is_repeated(launches: pd.DataFrame) -> NDArray[np.bool_]:
@@ -61,10 +64,10 @@ def is_repeated(launches: pd.DataFrame) -> NDArray[np.bool_]:
     what it is inside (`cudaMemcpy`, `cudaMemcpy_v3020`), of which all is the first's."""
     repeated = np.zeros(len(launches), bool)
     all_ids = launches["correlation_id"].to_numpy(np.int64, na_value=-1)
-    # Of other exports each id is that of one call: to find that out takes a tenth of sorting two million of them.
-    likely = np.flatnonzero((all_ids >= 0) & pd.Series(all_ids, copy=False).duplicated(keep=False).to_numpy())
-    if not len(likely):
+    ordered = np.sort(all_ids[all_ids >= 0])
+    if not (ordered[1:] == ordered[:-1]).any():  # of other exports each id is that of one call
         return repeated
+    likely = np.flatnonzero((all_ids >= 0) & pd.Series(all_ids, copy=False).duplicated(keep=False).to_numpy())
     launches, ids = launches.iloc[likely], all_ids[likely]
     (thread,) = thread_numbers(launches)
     name = launches["name"].cat.codes.to_numpy()

@@ -6,6 +6,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit.columns import rising
 from tracekit.intervals import Intervals
 
 Column = NDArray[np.int64]
@@ -60,7 +61,7 @@ class HostTimes:
         for points in (each.ravel() for each in sets):
             place = np.searchsorted(start, points, side="right") - 1
             edges.append(points[(place >= 0) & (points < np.append(end, 0)[place])])
-        cuts = np.unique(np.concatenate(edges))[:-1] if len(start) else start
+        cuts = rising(np.concatenate(edges))[:-1] if len(start) else start
         place = np.searchsorted(start, cuts, side="right") - 1
         is_inside = cuts < end[place]
         cuts, place = cuts[is_inside], place[is_inside]

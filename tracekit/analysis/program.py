@@ -80,8 +80,7 @@ def _names(timeline: Timeline) -> Iterator[tuple[Source, list[str]]]:
         (Source.KERNEL, trace.events["name"]),
     )
     for source, column in columns:
-        codes = np.unique(column.cat.codes.to_numpy())
-        names = column.cat.categories[codes[codes >= 0][:_MOST_NAMES]]
+        names = column.cat.categories[np.flatnonzero(np.bincount(column.cat.codes + 1)[1:])[:_MOST_NAMES]]
         yield source, [str(name) for name in names]
 
 

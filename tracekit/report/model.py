@@ -448,7 +448,11 @@ def _first_entries(value: Any, place: str, shortened: dict[str, int]) -> Any:
     """`value` with at most MOST_DATA entries in each list; `shortened` takes the place and the length of longer ones,
     of those in the entries of a list the longest."""
     if isinstance(value, Mapping):
-        return {key: _first_entries(part, f"{place}.{key}", shortened) for key, part in value.items()}
+        return {
+            # As most are figures: a call for each of 100,000 would take longer than all the rest of the summary.
+            key: _first_entries(part, f"{place}.{key}", shortened) if isinstance(part, Mapping | list) else part
+            for key, part in value.items()
+        }
     if not isinstance(value, list):
         return value
     if len(value) > MOST_DATA:

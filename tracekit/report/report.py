@@ -6,12 +6,11 @@ The package binds `report`, so what is heavy waits inside the functions.
 import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit import remote
+from tracekit import heap, remote
 from tracekit.errors import TracekitError
 from tracekit.files import (
     REPORT_FILES,
@@ -90,26 +89,17 @@ def report(
         refuse_unwritable(place, "a report")
     progress("reading")
     timeline = timeline_of(source, run=run, kinds=kinds, executor=executor)
-    _give_back_memory()
+    heap.give_back()
     progress("analysing")
     only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": devices}
     result = analyse(timeline, phases, alone, baseline, **only)
-    _give_back_memory()
+    heap.give_back()
     if reason := _no_picture():
         result = replace(result, notes=(*result.notes, f"{_PICTURE} is left out: {reason}"))
     part = choose(timeline, **only)
     directory = default_directory(result.trace.source or "trace", part.name) if out is None else out
     write(result, timeline, directory, progress, part)
     return result
-
-
-def _give_back_memory() -> None:
-    """Return to the system what is free: glibc keeps it, which at 5 M events is half of what the process holds once the
-    trace is analysed, and what comes next would stand on top of it. It takes 30 ms; other systems do it themselves."""
-    import ctypes
-
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def default_directory(trace_path: str | os.PathLike[str], part: str = "") -> Path:
@@ -192,7 +182,7 @@ def _write(
 
                 progress("timeline")
                 draw(select(timeline, report, part), "gantt").save(draft / picture)
-                _give_back_memory()
+                heap.give_back()
             (draft / "report.md").write_text(markdown(report, picture), "utf-8")
             progress("page")
             (draft / "report.html").write_text(page(report, shown), "utf-8")

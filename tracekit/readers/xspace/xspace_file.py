@@ -489,6 +489,10 @@ def _lost_plane(buf: Any, span: Span, broken: protobuf.Broken) -> Lost:
 
 def _whole(decode: Callable[[S], T], places: Sequence[S]) -> tuple[list[T], int]:
     """What `decode` gives of each message that is whole, told by its place, and how many are not."""
+    with suppress(protobuf.Broken):
+        return [
+            decode(place) for place in places
+        ], 0  # as a rule: asked of each by itself, thousands take twice as long
     decoded = []
     for place in places:
         with suppress(protobuf.Broken):

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import by_label, concat, frame, labels
+from tracekit.columns import by_label, concat, frame, labels, rising
 from tracekit.devices import is_sparse_core, type_of
 from tracekit.readers import losses
 from tracekit.readers import protobuf_decoder as protobuf
@@ -533,7 +533,8 @@ def _missing(space: XSpace, calls: host_events.Calls) -> list[str]:
 
 def _lost_launches(calls: host_events.Calls, gpus: list[Plane]) -> list[str]:
     """The note on launches of the host that no event of a GPU answers."""
-    launched = np.setdiff1d(calls.ids_of(launches), calls.ids[calls.recorded])
+    launched = rising(calls.ids_of(launches))
+    launched = launched[~np.isin(launched, calls.ids[calls.recorded])]
     executed = [np.zeros(0, np.int64)]
     for plane in gpus:
         ids, has_id = plane.numbers("correlation_id")

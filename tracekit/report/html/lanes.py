@@ -49,14 +49,14 @@ class Lanes:
     device_rows: int
     start: Column
     end: Column
-    name: Column
+    name: NDArray[np.int32]
     names: tuple[str, ...]
-    kind: Column
+    kind: NDArray[np.int8]
     bytes: tuple[Column, NDArray[np.bool_]]
     wait: tuple[Column, NDArray[np.bool_]]
-    step: Column
-    launch: Column
-    instance: Column
+    step: NDArray[np.int32]
+    launch: NDArray[np.int32]
+    instance: NDArray[np.int32]
     notes: tuple[str, ...] = ()
 
 
@@ -87,7 +87,7 @@ def lanes(timeline: Timeline, compared: Timeline, calls: bool = True) -> Lanes:
     call = trace.launches.iloc[used]
     names, codes = _names(rows.labels("name"), rows.codes("name")[order], call["name"])
     direction = rows.codes("direction")[order]
-    kind = np.where(direction >= 0, len(KIND_DTYPE.categories) + direction, rows.kind[order])
+    kind = np.where(direction >= 0, len(KIND_DTYPE.categories) + direction, rows.kind[order]).astype(np.int8)
     return Lanes(
         groups=(*groups, *hosts),
         lanes=(*places, *threads),
@@ -96,12 +96,12 @@ def lanes(timeline: Timeline, compared: Timeline, calls: bool = True) -> Lanes:
         end=np.concatenate([rows.end[order], call["end_ps"].to_numpy()]),
         name=codes,
         names=names,
-        kind=np.concatenate([kind, np.full(len(call), len(CLASSES))]),
+        kind=np.concatenate([kind, np.full(len(call), len(CLASSES), np.int8)]),
         bytes=_numbers(rows, "bytes", order),
         wait=_numbers(rows, "wait_ps", order),
-        step=step[order],
-        launch=number[launch[order]],
-        instance=timeline.collectives.instance[order],
+        step=step[order].astype(np.int32),
+        launch=number[launch[order]].astype(np.int32),
+        instance=timeline.collectives.instance[order].astype(np.int32),
     )
 
 
@@ -138,15 +138,16 @@ def _threads(
     return order, [Group(name, name, clocks.get(name, ""), HOST) for name in names], lanes
 
 
-def _names(labels: list[str], device: Column, calls: pd.Series) -> tuple[tuple[str, ...], Column]:
+def _names(labels: list[str], device: Column, calls: pd.Series) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """The names that occur, and the code of each row; host calls come after the device rows."""
-    other = list(map(str, calls.cat.categories))
-    codes = np.concatenate([device, len(labels) + calls.cat.codes.to_numpy(np.int64)])
-    used = np.flatnonzero(np.bincount(codes))
-    number = np.zeros(len(labels) + len(other) + 1, np.int64)
-    number[used] = np.arange(len(used))
-    every = [*labels, *other]
-    return tuple(every[code] for code in used.tolist()), number[codes]
+    texts, columns = [labels, [*map(str, calls.cat.categories)]], [device, calls.cat.codes.to_numpy()]
+    names: list[str] = []
+    codes = []
+    for labels_here, column in zip(texts, columns, strict=True):
+        is_used = np.bincount(column, minlength=len(labels_here)) > 0
+        codes.append((len(names) - 1 + np.cumsum(is_used)).astype(np.int32)[column])
+        names += [labels_here[code] for code in np.flatnonzero(is_used).tolist()]
+    return tuple(names), np.concatenate(codes)
 
 
 def _numbers(rows: Rows, column: str, order: Column) -> tuple[Column, NDArray[np.bool_]]:

@@ -201,9 +201,10 @@ def _memory_columns(memory: MemoryLanes, changes: list[NDArray[np.int64]], unit:
     }
 
 
-def _differences(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def _differences(values: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """Each value as its difference to the one before."""
-    return np.diff(values, prepend=0)
+    wide: NDArray[np.int64] = values.astype(np.int64, copy=False)
+    return np.diff(wide, prepend=0)
 
 
 def _band(table: pd.DataFrame, zero: Mapping[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
