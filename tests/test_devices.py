@@ -3,6 +3,8 @@
 import pytest
 
 from tracekit.devices import is_known, is_sparse_core, known_first, natural, number, on_host, type_of, unknown
+from tracekit.vocabulary.losses import Loss, loss
+from tracekit.vocabulary.ranks import xla_device
 
 # Name -> type, number, whether it is a SparseCore, whether it is known.
 NAMES = {
@@ -34,6 +36,14 @@ def test_a_name_tells_what_the_device_is(name):
 def test_what_is_named_is_understood():
     assert on_host("rank1", unknown("cpu")) == "rank1/cpu:?"
     assert not is_known(on_host("rank1", unknown("cpu")))
+
+
+def test_a_number_of_more_digits_than_python_takes_is_a_name_like_any_other():
+    long = "gpu:" + "9" * 5000
+    assert sorted([long, "gpu:00012", "gpu:9", "gpu:12"], key=natural) == ["gpu:9", "gpu:00012", "gpu:12", long]
+    assert (type_of(long), number(long)) == ("", None)
+    assert xla_device(f"XlaLauncher:#global=1,local=2,process={'9' * 5000}") is None
+    assert loss(f"dropped {'9' * 5000} events") == (Loss.RECORDS, None)
 
 
 def test_numbers_are_ordered_as_numbers_and_unknown_devices_come_last():

@@ -7,7 +7,7 @@ histogram. Readers write such names, and everything else asks the functions here
 import re
 
 _UNKNOWN = ":?"
-_NAME = re.compile(r"(?:.+/)?(?P<type>(?!sc:)\w+):(?P<number>\d+|\?)(?P<core>/sc(?:-\w+)?:\d+)?")
+_NAME = re.compile(r"(?:.+/)?(?P<type>(?!sc:)\w+):(?P<number>\d{1,18}|\?)(?P<core>/sc(?:-\w+)?:\d+)?")
 
 
 def unknown(device_type: str) -> str:
@@ -48,11 +48,19 @@ def number(device: str) -> int | None:
     return int(match["number"]) if match and not match["core"] and is_known(device) else None
 
 
-def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+NaturalKey = tuple[tuple[bool, int, str, str], ...]
+
+
+def natural(name: str) -> NaturalKey:
     """A sort key for names of devices, hosts and lanes that puts `gpu:2` before `gpu:10`."""
-    return tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name))
+    parts = []
+    for part in re.split(r"(\d+)", name):
+        # By length and digits, since Python refuses to make a number of thousands of them.
+        digits = part.lstrip("0") if part.isdecimal() else ""
+        parts.append((part.isdecimal(), len(digits), digits, part))
+    return tuple(parts)
 
 
-def known_first(device: str) -> tuple[bool, tuple[tuple[bool, int, str], ...]]:
+def known_first(device: str) -> tuple[bool, NaturalKey]:
     """A sort key for names of devices: in natural order, unknown ones last."""
     return not is_known(device), natural(device)

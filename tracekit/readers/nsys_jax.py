@@ -52,7 +52,7 @@ _PS_PER_NS = 1000
 _DEEPEST = 1000  # ranges of NVTX are not nested deeper than the calls of a program
 _THUNK = re.compile(r"Thunk:#.*\bhlo_op=([^,#]+)")
 _MODULE = re.compile(r"XlaModule:#.*\bhlo_module=([^,#]+)(?:,program_id=(\d+))?")
-_PROTO = re.compile(r"(?:^|/)dump/module_(\d+)\.[^/]*after_optimizations\.hlo\.pb(?:\.xz)?$")
+_PROTO = re.compile(r"(?:^|/)dump/module_(\d{1,19})\.[^/]*after_optimizations\.hlo\.pb(?:\.xz)?$")
 # What the columns are called in versions of Nsight Systems since 2024.5.
 _NEWER = {
     "Text": "Name",

@@ -51,7 +51,9 @@ DAMAGE: Mapping[Loss, tuple[str, str]] = {
 _END = re.compile(r"exceeded max GPU buffer|terminating tracing|stopped (?:early|collection)", re.IGNORECASE)
 # CUPTI's samples and Kineto: "Dropped 12 activity records"; XLA's collectors count events that are dropped for a reason
 # ("total device(activity) events reaches max", xla/backends/profiler/gpu/cupti_collector.cc).
-_COUNT = re.compile(r"dropped (\d+)\b|(\d+)[\w ]*?(?:events|records)[\w ]* (?:were )?(?:dropped|lost)", re.IGNORECASE)
+_COUNT = re.compile(
+    r"dropped (\d{1,18})\b|(?<!\d)(\d{1,18})[\w ]*?(?:events|records)[\w ]* (?:were )?(?:dropped|lost)", re.IGNORECASE
+)
 _DROPPED = re.compile(
     r"\b(?:events?|records?)\b.*\b(?:dropped|lost)\b|\bdropp(?:ed|ing)\b.*\b(?:events?|records?)\b|events? reaches max"
     r"|buffer[\w ]*\bfull\b|out of (?:buffer )?space",

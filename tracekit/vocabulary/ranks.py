@@ -19,7 +19,7 @@ _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _SIZES = "WORLD_SIZE|OMPI_COMM_WORLD_SIZE|PMI_SIZE|MV2_COMM_WORLD_SIZE|SLURM_STEP_NUM_TASKS"
 _VARIABLE = re.compile(rf'(?:^|;)(?:{_SIZES})="?(\d{{1,7}})"?(?=;|$)')
 # What XLA calls a GPU, and the thread that launches on it, for Nsight Systems.
-_XLA_DEVICE = re.compile(r"Xla(?:Launcher)?:#global=(\d+),local=\d+,process=(\d+)")
+_XLA_DEVICE = re.compile(r"Xla(?:Launcher)?:#global=(\d{1,9}),local=\d+,process=(\d{1,9})(?!\d)")
 _SPELT = {"w": "worker", "proc": "process"}
 
 

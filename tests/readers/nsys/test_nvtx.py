@@ -179,6 +179,14 @@ def test_schemas_that_two_processes_registered_differently_are_not_believed(read
     assert rows(read(tables).events, "bytes", "group") == [[None, None]]
 
 
+@pytest.mark.parametrize("offset", [-3, -100, 17, 2**62])
+def test_a_schema_whose_fields_lie_outside_of_its_payload_is_not_believed(read, offset):
+    tables = nccl((12, ALL_REDUCE), payload=nccl_payload(1, 4096))
+    sizes = [row for row in tables.rows["NVTX_PAYLOAD_SCHEMA_ENTRIES"] if row["offset"] == 8]
+    sizes[0]["offset"] = offset
+    assert rows(read(tables).events, "bytes", "group") == [[None, None]]
+
+
 def test_sizes_that_were_left_behind_by_the_export_are_told_how_to_be_brought(read):
     trace = read(nccl((12, ALL_REDUCE), payload=None))
     assert rows(trace.events, "bytes") == [[None]]

@@ -113,6 +113,31 @@ def test_of_a_table_with_a_bad_page_the_rows_before_it_are_read(tmp_path):
     assert len(counts) > 3
 
 
+def _tree(page: bytes) -> tuple[bool, list[int]]:
+    """Whether a page is an inner one of a table, and where in it the numbers of the pages below stand."""
+    cells = int.from_bytes(page[3:5], "big")
+    return page[0] == 5, [8, *(int.from_bytes(page[12 + 2 * at : 14 + 2 * at], "big") for at in range(cells))]
+
+
+def test_pages_that_hold_each_other_over_and_over_cost_their_table_and_not_all_memory(tmp_path):
+    # Each inner page of the table of kernels holds the same page below it everywhere: of four levels, some 10^8 rows.
+    tables = Tables()
+    for at in range(3000):
+        tables.kernel("k", 10 * at, 10 * at + 5)
+    path = tables.write(tmp_path / "report.sqlite", page_size=512)
+    data = bytearray(path.read_bytes())
+    inner = [at for at in range(512, len(data), 512) if _tree(bytes(data[at : at + 512]))[0]]
+    chain = [*inner, next(at for at in range(512, len(data), 512) if data[at] == 13)]
+    for page, below in zip(inner, chain[1:], strict=True):
+        for place in _tree(bytes(data[page : page + 512]))[1]:
+            data[page + place : page + place + 4] = (below // 512 + 1).to_bytes(4, "big")
+    path.write_bytes(data)
+    assert len(inner) == 4
+    trace = nsys.read(path)
+    assert not len(trace.events)
+    assert "CUPTI_ACTIVITY_KIND_KERNEL is damaged after 0 rows" in trace.notes[0]
+
+
 def test_a_session_that_began_at_no_time_has_no_unix_time_and_is_told(tmp_path):
     tables = Tables().kernel("k", 5, 9).add("TARGET_INFO_SESSION_START_TIME", utcEpochNs=2**63 - 1)
     trace = nsys.read(tables.write(tmp_path / "report.sqlite"))

@@ -202,7 +202,7 @@ def _name(device_type: str, number: str) -> str:
 
 def _number(text: str) -> int:
     """The number of a device in a text, 0 where that is none."""
-    digits = re.search(r"\d+$", text)
+    digits = re.search(r"(?<!\d)\d{1,18}$", text)
     return int(digits[0]) if digits and int(digits[0]) < _MOST_NUMBER else 0
 
 

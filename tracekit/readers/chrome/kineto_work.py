@@ -446,7 +446,7 @@ def _group_of_all(document: Document) -> _Work:
 
 def device(text: str | None) -> str:
     """The name of the device that Kineto calls so."""
-    match = re.search(r"\d+$", text or "")
+    match = re.search(r"(?<!\d)\d{1,18}$", text or "")
     return f"gpu:{int(match[0])}" if match else unknown("gpu")
 
 

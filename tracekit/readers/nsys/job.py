@@ -51,7 +51,7 @@ _WIDTHS = (("id", 8), ("count", 4))
 
 
 def _number(blob: bytes, at: int, width: int) -> int | None:
-    return int.from_bytes(blob[at : at + width], "little") if at + width <= len(blob) else None
+    return int.from_bytes(blob[at : at + width], "little") if 0 <= at <= len(blob) - width else None
 
 
 def world_size(export: Export, communicators: Mapping[int, int]) -> int | None:

@@ -37,6 +37,10 @@ _HEADER = 100
 _IDS_AT_ONCE = 10_000
 _ROWS_AT_ONCE = 1 << 18
 _NOTHING = np.zeros(0, np.int64)
+# Of a damaged file, pages may hold each other many times over: a file of 19 kB gave rows until there was no memory. No
+# row takes less than a byte, and reading real exports takes at most one step of SQLite's machine a byte.
+_STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 10**8, 50, 10**6
+_REPEATED = "its pages hold the same rows over and over"
 _AGAIN = "Export the report again with `nsys export --type sqlite`."
 
 
@@ -44,12 +48,14 @@ _AGAIN = "Export the report again with `nsys export --type sqlite`."
 class Export:
     """An open export: its file, the connection, and the columns of each of its tables.
 
-    `limits`: the last rowid that can be read of a table with a damaged page. `lost`: what was found to be damaged.
+    No table has more rows than `most_rows`. `limits`: the last rowid that can be read of a table with a damaged page.
+    `lost`: what was found to be damaged.
     """
 
     path: Path
     connection: sqlite3.Connection
     tables: Mapping[str, frozenset[str]]
+    most_rows: int
     limits: Mapping[str, int] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
 
@@ -111,6 +117,7 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
     try:
         # Strings are decoded when their distinct values are known; one bad byte must not cost the file.
         connection.text_factory = bytes
+        size = _bound(connection)
         tables = _tables(path, connection)
         limits, lost = _limits(connection, tables) if is_damaged else ({}, [])
         computed = _computed(connection)
@@ -124,7 +131,7 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
         name = parquet_export.FOLDERS.sub("", path.parent.name)
         source = path.parent.with_name(name) if is_parquet and name else path
         lost += _of_export("columns that are computed, not stored", computed) + _views(connection)
-        yield Export(source, connection, readable, limits, lost)
+        yield Export(source, connection, readable, size, limits, lost)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise TraceError(f"{path} is a corrupt SQLite database: {_first_line(error)}. {_AGAIN}") from None
     finally:
@@ -137,6 +144,19 @@ def _connection(path: Path) -> sqlite3.Connection:
         return sqlite3.connect(_address(path), uri=True)
     except sqlite3.Error as error:
         raise TraceError(f"{path} cannot be opened: {error}.") from None
+
+
+def _bound(connection: sqlite3.Connection) -> int:
+    """The size of a database in bytes, after setting a bound on the steps of all queries in proportion to it."""
+    ((size,),) = connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+    steps_left = [(_STEPS + _STEPS_A_BYTE * int(size)) // _STEPS_AT_ONCE]
+
+    def is_too_much() -> bool:
+        steps_left[0] -= 1
+        return steps_left[0] < 0
+
+    connection.set_progress_handler(is_too_much, _STEPS_AT_ONCE)
+    return int(size)
 
 
 def damaged_pages(error: BaseException | None) -> bool:
@@ -154,7 +174,12 @@ def _limits(connection: sqlite3.Connection, tables: Mapping[str, object]) -> tup
             # The length of a value is known without the pages that it goes on in, its last byte is not.
             names = [name.decode("utf-8", "replace") for (_, name, *_) in connection.execute(_info(table))]
             ends = ", ".join(f'substr("{name}", -1)' for name in names)
-            for row in connection.execute(f'SELECT rowid, {ends} FROM "{table}" ORDER BY rowid'):
+            after = f"rowid > {MISSING}"  # as the columns are read: in damaged pages SQLite may find other rows without
+            rows_in_order = connection.execute(f'SELECT rowid, {ends} FROM "{table}" WHERE {after} ORDER BY rowid')
+            for number, row in enumerate(rows_in_order):
+                if number and row[0] <= last:
+                    last = 0  # no condition tells the rows before the first repeated one
+                    raise sqlite3.DatabaseError(_REPEATED)
                 last = row[0]
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             limits[table] = last
@@ -237,7 +262,7 @@ def tables_of(export: Export, *names: str) -> list[str]:
     """The tables called so, that can hold timed rows; where only versions of one (`NAME_V2`) exist, the newest."""
     tables = []
     for name in names:
-        versions = [match for table in export.tables if (match := re.fullmatch(rf"{name}(?:_V(\d+))?", table))]
+        versions = [match for table in export.tables if (match := re.fullmatch(rf"{name}(?:_V(\d{{1,9}}))?", table))]
         if versions:
             tables.append(max(versions, key=lambda match: (match[1] is None, int(match[1] or 0)))[0])
     return tables
@@ -255,12 +280,15 @@ def integers(export: Export, table: str, columns: Sequence[str], where: str = ""
     own = ", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)])
     of_rows = _select(export, own, table, where, after=":after")
     last = f" LIMIT {_ROWS_AT_ONCE}"
-    query = f"SELECT {texts_of} count(*), max(at_row) FROM ({of_rows}{last})"
+    query = f"SELECT {texts_of} count(*), min(at_row), max(at_row) FROM ({of_rows}{last})"
     parts: list[list[NDArray[np.int64]]] = [[] for _ in have]
     rows_read, before, at = 0, MISSING, MISSING
-    while (chunk := export.connection.execute(query, {"missing": MISSING, "after": at}).fetchone())[-2]:
-        *text_of_columns, length, at = chunk
+    while (chunk := export.connection.execute(query, {"missing": MISSING, "after": at}).fetchone())[-3]:
+        *text_of_columns, length, first, at = chunk
         rows_read += length
+        is_behind = rows_read > length and first <= before
+        if is_behind or length > at - first + 1 or rows_read > export.most_rows:
+            raise sqlite3.DatabaseError(_REPEATED)
         for name, part, text in zip(have, parts, text_of_columns, strict=True):
             column = _parsed(text, length)
             if column is None:
@@ -301,8 +329,16 @@ def texts(export: Export, table: str, column: str, where: str = "") -> list[byte
     """One text or binary column of a table, in the table's order; empty if the table has no such column."""
     if column not in export.tables.get(table, ()):
         return []
-    values = [value for (value,) in export.connection.execute(_select(export, f'"{column}"', table, where))]
+    values = [value for (value,) in _fetched(export, _select(export, f'"{column}"', table, where))]
     return [value if isinstance(value, bytes | None) else str(value).encode() for value in values]
+
+
+def _fetched(export: Export, query: str) -> list[tuple[Any, ...]]:
+    """The rows that a query on one table gives."""
+    found = export.connection.execute(query).fetchmany(export.most_rows + 1)
+    if len(found) > export.most_rows:
+        raise sqlite3.DatabaseError(_REPEATED)
+    return found
 
 
 def _select(export: Export, what: str, table: str, where: str, after: str = "") -> str:
@@ -342,8 +378,8 @@ def rows(export: Export, table: str, *columns: str) -> list[tuple[object, ...]]:
         return []
     selected = ", ".join(f'"{name}"' if name in have else "NULL" for name in columns)
     limit = f" WHERE rowid <= {export.limits[table]}" if table in export.limits else ""
-    cursor = export.connection.execute(f'SELECT {selected} FROM "{table}"{limit}')
-    return [tuple(decoded(value) if isinstance(value, bytes) else value for value in row) for row in cursor]
+    found = _fetched(export, f'SELECT {selected} FROM "{table}"{limit}')
+    return [tuple(decoded(value) if isinstance(value, bytes) else value for value in row) for row in found]
 
 
 def has_rows(export: Export, table: str) -> bool:

@@ -28,7 +28,7 @@ STATS = (
 _ALLOCATES, _FREES = "MemoryAllocation", "MemoryDeallocation"
 
 # `GPU_0_bfc`; XLA's for collectives has another word before the number. Those of the host have no number.
-_OF_GPU = re.compile(r"GPU_(?:\w+_)?(\d+)_bfc")
+_OF_GPU = re.compile(r"GPU_(?:\w+_)?(\d{1,9})_bfc")
 # What stands where the program names no operation.
 _NO_OP = frozenset({"", "(null)", "dummy"})
 # The call of a jitted function tells more than the runtime's own events inside it; `$` marks a line of Python.
