@@ -24,8 +24,8 @@ _NO_STRINGS = pd.Index([], dtype="str")
 _INTEGERS = pd.Int64Dtype()
 # With more of them per row, a hash table is quicker than a count of each.
 _MOST_KEYS = 4
-# Columns with more categories than this have a dtype each.
-_MOST_SHARED = 2048
+# Columns with more categories than this, or longer ones, have a dtype each: what is shared is kept.
+_MOST_SHARED, _MOST_LETTERS = 2048, 200_000
 
 
 def frame(
@@ -95,7 +95,8 @@ def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Ca
     place = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
     # Of the width that pandas takes: a column of eight bytes a row less to fill, and to look through for what it is.
     codes = np.array([-1 if label is None else place[label] for label in labels], np.min_scalar_type(~len(place)))
-    dtype = _of_labels(tuple(place)) if len(place) <= _MOST_SHARED else _of_strings(_strings(list(place)))
+    is_shared = len(place) <= _MOST_SHARED and sum(map(len, place)) <= _MOST_LETTERS
+    dtype = _of_labels(tuple(place)) if is_shared else _of_strings(_strings(list(place)))
     return pd.Categorical.from_codes(codes[which], dtype=dtype, validate=False)
 
 

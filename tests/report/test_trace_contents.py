@@ -11,9 +11,11 @@ import pandas as pd
 import pytest
 
 from tests.frames import events, spans, trace
+from tests.launch_frames import host_spans
 from tests.readers.xspaces import PlaneText, write
 from tracekit.columns import concat, frame
 from tracekit.readers import read
+from tracekit.report import trace_contents
 from tracekit.report.build import analyse
 from tracekit.report.figures.figure import figure
 from tracekit.report.terminal.trace_screen import HEIGHT, MAX_ANNOTATIONS, MIN_NOTE_LINES, WIDTH, lines
@@ -22,6 +24,17 @@ from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_C
 
 MS = 10**9
 LEFT_OUT = "gpu:0: 1 events without a valid time were skipped."
+
+
+def test_of_more_names_than_anyone_reads_those_that_take_longest_are_listed(monkeypatch):
+    monkeypatch.setattr(trace_contents, "MOST_NAMES", 2)
+    names = host_spans(("load", 0, 1 * MS), ("train", 0, 4 * MS), ("save", 0, 3 * MS))
+    result = contents(Trace(events(), spans=names))
+    assert [annotation.name for annotation in result.annotations] == ["train", "save"]
+    assert result.spans.names == 3
+    assert result.notes[-1] == (
+        "Of 3 names of phases, steps and annotations the first 2 are listed; tracekit.annotations gives all."
+    )
 
 
 def launches(*rows: tuple) -> pd.DataFrame:

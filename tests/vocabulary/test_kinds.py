@@ -121,6 +121,11 @@ def test_the_names_that_drivers_and_profilers_give_copies_are_copies(name, way):
     assert classify(name) == Classification(Kind.MEMCPY, way, KnownBy.NAME)
 
 
+@pytest.mark.parametrize("name", ["_ZN" + "9" * 5000, "_ZN3" + "1" * 5000, "ncclKernel" + "<" * 10**6])
+def test_names_of_any_length_are_judged(name):
+    assert classify(name).kind == (Kind.COLLECTIVE if name.startswith("nccl") else Kind.COMPUTE)
+
+
 @given(
     st.one_of(st.text(max_size=40), st.text("alreducgthsnm_:<>(). ", max_size=40)),
     st.none() | st.sampled_from(["all-reduce", "copy-start", "fusion", "custom-call", ""]),

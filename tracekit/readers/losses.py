@@ -18,7 +18,7 @@ _LONGEST = 200
 # More bytes than one event, and than all events of a file, can move (35 TB, 72 PB): int64 then holds every sum of them.
 _MOST_BYTES, _MOST_BYTES_IN_ALL = 1 << 45, 1 << 56
 # Names of kernels reach some thousand letters. Each table of a report holds them anew.
-_MOST_LETTERS, _NAMES = 20_000, ("name", "hlo_op", "hlo_module", "program", "framework_op")
+_MOST_LETTERS, _NAMES = 10_000, ("name", "hlo_op", "hlo_module", "program", "framework_op")
 
 
 class Lost(NamedTuple):

@@ -21,6 +21,8 @@ from tracekit.vocabulary.ranks import process_number
 
 SCHEMA = 1
 # Where the devices are there, and only their work is not.
+# Of a program that gives each span a name of its own; what comes first in `annotations` is listed.
+MOST_NAMES = 10_000
 _NO_WORK = "start the profile before the work, and end it when the results are there"
 
 
@@ -132,6 +134,10 @@ def contents(source: Source) -> Contents:
     trace = timeline.trace
     of_host = {host: timeline.clock_of_host[host] for host in sorted(timeline.clock_of_host, key=natural)}
     partial, devices = unknown_shares(timeline), _devices(timeline, of_host)
+    named, notes = annotations(timeline), trace.notes
+    if len(named) > MOST_NAMES:
+        of_all = f"Of {len(named):,} names of phases, steps and annotations the first {MOST_NAMES:,} are listed"
+        notes = (*notes, f"{of_all}; tracekit.annotations gives all.")
     if partial:
         devices = tuple(replace(device, window_ps=None) for device in devices)
     return Contents(
@@ -142,12 +148,12 @@ def contents(source: Source) -> Contents:
         clocks=_clocks(trace, of_host),
         devices=devices,
         spans=_spans(timeline.spans),
-        annotations=tuple(Annotation(**row) for row in _values(annotations(timeline))),
+        annotations=tuple(Annotation(**row) for row in _values(named.head(MOST_NAMES))),
         launches=len(trace.launches),
         carried=_carried(timeline),
         kinds_known_by={} if partial else _known_by(timeline),
         missing=(*filter(None, [partial]), *_missing(trace)),
-        notes=trace.notes,
+        notes=notes,
     )
 
 

@@ -87,7 +87,7 @@ def operation(name: str, category: str | None = None) -> str | None:
     `name` is that of a kernel, of an op, or what a framework calls the call; None if nothing tells it, as of
     `ncclDevKernel_Generic`. It is asked of collectives: what is one, kinds.classify says.
     """
-    return (_of_category(category) if category else None) or _of_name(name)
+    return (_of_category(category) if category else None) or _of_name(name[: kinds.LONGEST])
 
 
 def _of_category(category: str) -> str | None:

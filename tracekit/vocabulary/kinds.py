@@ -167,6 +167,8 @@ _OTHERWISE = Row(KnownBy.NOTHING, COMPUTE, None, "", "my_kernel")
 # Categories whose ops hold ops of their own: "megacore fusion" too (MayHaveInnerOps in xla_op_utils.h).
 CONTROL_FLOW = frozenset({"while", "conditional", "call", "megacore fusion"})
 
+# What is told by a name is told by so many of its letters; the questions asked before keep theirs.
+LONGEST = 10_000
 _HALF = re.compile(r"-(start|update|done)$")
 _CONTROL_NAME = re.compile(r"(while|conditional|call)(\.\d+)*(\.clone)*(\.\d+)*")
 _STREAM_TYPES = re.compile(r"Stream #\d+\(([\w,]+)\)")
@@ -218,7 +220,7 @@ def classify(
 def row(name: str, opcode: str | None = None, typed: Kind | None = None, lane: str = "") -> Row:
     """The first row of TABLE that matches; the arguments are those of `classify`."""
     types = _STREAM_TYPES.match(lane)
-    return _row(name, opcode or "", typed.value if typed else "", types[1].lower() if types else "")
+    return _row(name[:LONGEST], opcode or "", typed.value if typed else "", types[1].lower() if types else "")
 
 
 # The planes of a file, and the files of a run, name the same kernels: asked again, half of their rows' cost is gone.
@@ -243,7 +245,7 @@ def function_name(name: str) -> str:
     """
     if mangled := _MANGLED.match(name):
         parts, at = [], mangled.end()
-        while length := re.match(r"\d+", name[at:]):
+        while length := re.match(r"\d{1,6}", name[at : at + 6]):
             at += length.end() + int(length[0])
             parts.append(name[at - int(length[0]) : at])
         return "::".join(parts)
@@ -276,7 +278,11 @@ def is_memset(words: str) -> bool:
     return Kind.MEMSET.value in words and "kernel" not in words
 
 
-@lru_cache(4096)  # a name is asked for its kind, then for its collective
 def words(name: str) -> str:
     """The last part of a function's name as words: `x::RaggedAllToAllKernel<8>` is "ragged all to all kernel"."""
+    return _words(name[:LONGEST])
+
+
+@lru_cache(4096)  # a name is asked for its kind, then for its collective
+def _words(name: str) -> str:
     return _BOUNDARY.sub(" ", function_name(name).rpartition("::")[2]).lower().strip()

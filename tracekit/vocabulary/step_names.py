@@ -116,6 +116,7 @@ _OF_CALL = ", op_id = "
 # Numbers of more digits are ids.
 _MOST_DIGITS = 19
 _NUMBER = re.compile(r"\d+")
+_LONGEST = 1000  # No name that counts something has more letters.
 # Passes over data, of each of which a step is a part.
 _EPOCH = re.compile(r"(?i)epoch|(?<![a-z])(?:trial|fold|run|phase|cycle|episode|rollout)(?![a-z])")
 _WHERE_BEFORE = re.compile(rf"[\[(]?{_WHERE}", re.IGNORECASE)
@@ -179,7 +180,7 @@ def recurring(name: str) -> Recurring | None:
 def counters(name: str) -> tuple[str, Sequence[int]] | None:
     """The name with `#` for each number, and the numbers, if one of them may count something that recurs: `request 7`,
     `forward of sample 12`; None where the name has no number, or one of a place or a call (`layer_3`, `fusion.3`)."""
-    if _OF_CALL in name or "::" in name or name.startswith("$"):
+    if len(name) > _LONGEST or _OF_CALL in name or "::" in name or name.startswith("$"):
         return None
     numbers = _NUMBER.findall(name)
     if not numbers or max(map(len, numbers)) >= _MOST_DIGITS:

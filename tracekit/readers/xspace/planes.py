@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
@@ -23,6 +23,8 @@ from tracekit.trace import LAUNCH_COLUMNS
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.kinds import Kind
 
+# Of a file that gives each event a name of its own; others have some hundreds of names.
+_MOST_ANSWERS = 1 << 15
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What HLO says of (module, program id as text, op); the module "" is any. None where no HLO proto tells.
@@ -221,7 +223,7 @@ class Once:
     def __call__(self, function: F) -> F:
         """`function`, with its answers kept for as long as this is."""
         if function not in self._asked:
-            self._asked[function] = cache(function)
+            self._asked[function] = lru_cache(_MOST_ANSWERS)(function)
         return cast(F, self._asked[function])
 
 

@@ -343,19 +343,20 @@ class _Entries(NamedTuple):
     those of `read_entries`."""
 
     places: dict[int, int]
-    table: list[list[int]]
+    table: NDArray[np.int64]  # as lists, half a million entries of some bytes each would take 150 MB
 
     def span(self, key: int) -> Span:
         """Where the message of a key stands."""
-        row = self.table[self.places[key]]
-        return row[_START], row[_END]
+        at = self.places[key]
+        return self.table.item(at, _START), self.table.item(at, _END)
 
     def name(self, buf: Any, key: int) -> str | None:
         """The name in the message of a key, "" where there is none; None where only the whole message tells it."""
-        if key not in self.places:
+        at = self.places.get(key)
+        if at is None:
             return ""
-        row = self.table[self.places[key]]
-        return protobuf.text(buf, row[_NAME_START], row[_NAME_END]) if row[_NAME_START] >= 0 else None
+        start = self.table.item(at, _NAME_START)
+        return protobuf.text(buf, start, self.table.item(at, _NAME_END)) if start >= 0 else None
 
 
 class EventColumns(NamedTuple):
@@ -590,19 +591,15 @@ def _entries(file: _File, spans: NDArray[np.int64]) -> tuple[_Entries, int]:
         file.loops.read_entries(file.view, spans, table)
     except protobuf.Broken:
         table[:] = -1  # one is damaged: each is looked at by itself
-    rows = table.tolist()
-    damaged = 0
-    places: dict[int, int] = {}
-    for at, row in enumerate(rows):
-        if row[_START] < 0:
-            try:
-                key, (start, end) = _entry(file.buf, *spans[at].tolist())
-            except protobuf.Broken:
-                damaged += 1
-                continue
-            row[:3] = key, start, end
-        places[row[_KEY]] = at
-    return _Entries(places, rows), damaged
+    is_whole = np.ones(len(spans), bool)
+    for at in np.flatnonzero(table[:, _START] < 0).tolist():
+        try:
+            key, (start, end) = _entry(file.buf, *spans[at].tolist())
+            table[at, :3] = key, start, end
+        except protobuf.Broken:
+            is_whole[at] = False
+    rows = np.flatnonzero(is_whole)
+    return _Entries(dict(zip(table[rows, _KEY].tolist(), rows.tolist(), strict=True)), table), len(spans) - len(rows)
 
 
 def _stat_name(buf: Any, entries: _Entries, key: int) -> str:
