@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.readers.xspaces import write
 from tracekit import intervals as iv
 from tracekit.analysis.collectives import collectives
 from tracekit.analysis.completeness import completeness
+from tracekit.analysis.idle import idle
 from tracekit.analysis.overlap import device_pairs
 from tracekit.errors import TraceError
 from tracekit.readers import read
@@ -362,3 +364,29 @@ def test_a_damaged_host_is_a_hole_among_many_and_withholds_reasons_among_few(hos
     alone = read(damaged)
     assert alone.losses["what"].tolist() == ["planes"]
     assert len(alone.events) > 0
+
+
+@pytest.mark.parametrize(("hosts", "lossy", "is_left_out"), [(24, [3], True), (24, [3, 7], False), (8, [3], False)])
+def test_a_host_that_lost_what_it_launched_is_a_hole_among_many_too(hosts, lossy, is_left_out, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    make = importlib.import_module("make_fleet")
+    make.write(make.Fleet(hosts, steps=5, kernels=6, collectives=3), tmp_path, 0)
+    trace = read(tmp_path)
+    devices = [f"host{host:04}/gpu:5" for host in lossy]
+    lost = trace.events["device"].isin(devices) & (trace.events["kind"] == "compute")
+    timeline = timeline_of(replace(trace, events=trace.events[~lost].reset_index(drop=True)))
+    found = completeness(timeline)
+    assert ({"host0003"} <= set(timeline.trace.events["host"])) is not is_left_out
+    assert ({"host0003"} <= set(timeline.trace.hosts["host"])) is not is_left_out
+    assert (found.rows == "") is is_left_out
+    if not is_left_out:
+        assert found.rows == "30 of 360 kernels and copies that the host launched have no row on a device."
+        assert timeline.trace.notes == trace.notes
+        return
+    (loss,) = timeline.trace.losses.to_dict("records")
+    assert (loss["what"], loss["lost"], loss["total"]) == ("files", 1, 24)
+    what = "30 of 360 kernels and copies that it launched have no row on a device"
+    assert loss["evidence"] == f"host0003, left out as {what}"
+    assert f"1 of 24 files of hosts or ranks could not be read (host0003, left out as {what})." in timeline.trace.notes
+    assert collectives(timeline, found.waiting).table["wait_ps"].notna().all()
+    assert len(idle(timeline).gaps)

@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import distinct, frame, places_of, records
+from tracekit.columns import distinct, frame, records
 from tracekit.timeline.instances import rank_groups
-from tracekit.timeline.lost_launches import run_until
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.units import others, percent, quantity
-from tracekit.vocabulary.host_calls import launches, launches_host_function, recorded_into_graph
 from tracekit.vocabulary.losses import MANY_MISSING, TOO_MANY, WORTH_WITHHOLDING, Loss, damage, matters
 from tracekit.vocabulary.ranks import process_number
 
@@ -38,9 +36,6 @@ GROUP_COLUMNS = {
 }
 LOSS_COLUMNS = {"host": "str", "what": "str", "lost": "Int64", "total": "Int64", "evidence": "str"}
 
-# A smaller share of the launches without rows is what had not run yet when the profile ended, or ran before it.
-REMAINDER = 0.05
-_FEWEST_LAUNCHES = 20
 _BOUNDS = (
     "Waiting is a lower bound, and the last rank the last of those in the trace: a missing one may have come later."
 )
@@ -176,54 +171,8 @@ def _losses(timeline: Timeline) -> pd.DataFrame:
     """What the files say was lost, and the launches whose work is not there."""
     trace = timeline.trace
     stated = frame(LOSS_COLUMNS, {name: trace.losses[name].astype(object) for name in LOSS_COLUMNS})
-    return pd.concat([stated, _launched(timeline.recorded)], ignore_index=True)
-
-
-def _launched(timeline: Timeline) -> pd.DataFrame:
-    """Launches that have run and of which no device has a row, by host, where they are too many to be the profile's
-    edge.
-
-    Which have run, `run_until` tells; on a host of which no launch has a row, all count. Launches that were recorded
-    into a graph did not run at all.
-    """
-    trace, data = timeline.trace, []
-    calls, events = trace.launches, trace.events
-    kinds = calls["name"].cat.categories
-    codes = calls["name"].cat.codes.to_numpy()
-    is_launch = np.array([*(launches(name) and not launches_host_function(name) for name in kinds), False], bool)[codes]
-    thread, _ = distinct(*(calls[name].cat.codes.to_numpy().astype(np.int64) for name in ("process", "thread")))
-    start = calls["start_ps"].to_numpy()
-    hosts = calls["host"].cat.categories
-    event_hosts, host_of_event = list(events["host"].cat.categories), events["host"].cat.codes.to_numpy()
-    ids, has_id = _numbers(calls["correlation_id"])
-    event_ids, event_has_id = _numbers(events["correlation_id"])
-    code_of_event_host = {name: code for code, name in enumerate(event_hosts)}
-    calls_of = places_of(calls["host"].cat.codes.to_numpy(), len(hosts))
-    events_of = places_of(host_of_event, len(event_hosts))
-    is_counted = is_launch & has_id
-    for its_calls, host in zip(calls_of, hosts, strict=True):
-        names = pd.Categorical.from_codes(codes[its_calls], kinds)
-        counts = is_counted[its_calls] & ~recorded_into_graph(names, start[its_calls], thread[its_calls])
-        at = its_calls[counts]
-        mine = events_of[code_of_event_host[host]] if host in code_of_event_host else its_calls[:0]
-        answered = np.isin(ids[at], event_ids[mine[event_has_id[mine]]])
-        if np.count_nonzero(~answered) < _FEWEST_LAUNCHES:
-            continue
-        until = timeline.once("run until", lambda: _run_until(timeline))[at]
-        lost = int((~answered & (start[at] <= until)).sum()) if answered.any() else len(at)
-        total = int(answered.sum()) + lost
-        if lost >= _FEWEST_LAUNCHES and lost > REMAINDER * total:
-            data.append((str(host), Loss.LAUNCHED.value, lost, total, None))
-    return frame(LOSS_COLUMNS, data)
-
-
-def _run_until(timeline: Timeline) -> Column:
-    trace = timeline.trace
-    return run_until(timeline.rows, timeline.launch, trace.launches, timeline.syncs, trace.syncs)
-
-
-def _numbers(column: pd.Series) -> tuple[Column, NDArray[np.bool_]]:
-    return column.to_numpy(np.int64, na_value=0), column.notna().to_numpy(bool)
+    launched = timeline.recorded.lost_launches
+    return pd.concat([stated, frame(LOSS_COLUMNS, launched.assign(what=Loss.LAUNCHED.value))], ignore_index=True)
 
 
 def _unknown_waiting(groups: pd.DataFrame) -> str:

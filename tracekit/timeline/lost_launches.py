@@ -12,12 +12,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import by_label, distinct
+from tracekit.columns import by_label, distinct, frame, places_of
 from tracekit.timeline.rows import Rows, processes
 from tracekit.timeline.syncs import BRIEF_PS, Syncs
-from tracekit.vocabulary.host_calls import SyncCall, sync_call
+from tracekit.trace import Trace
+from tracekit.vocabulary.host_calls import (
+    SyncCall,
+    launches,
+    launches_host_function,
+    recorded_into_graph,
+    sync_call,
+)
 
 Column = NDArray[np.int64]
+
+LOST_COLUMNS = {"host": "str", "lost": "int64", "total": "int64"}
+# A smaller share of the launches without rows is what had not run yet when the profile ended, or ran before it.
+REMAINDER = 0.05
+_FEWEST_LAUNCHES = 20
 
 # A lane with a smaller share of what a call puts to work is none that its launches without rows are taken for.
 _FEW = 0.05
@@ -37,6 +49,49 @@ class _Work:
     call: Column
     device: Column
     lane: Column
+
+
+def lost_launches(rows: Rows, launch: Column, syncs: Syncs, trace: Trace) -> pd.DataFrame:
+    """Launches that have run and of which no device has a row, by host (LOST_COLUMNS), where they are too many to be
+    the profile's edge; the arguments are as `run_until` has them.
+
+    On a host of which no launch has a row, all count. Launches that were recorded into a graph did not run at all.
+    """
+    data = []
+    calls, events = trace.launches, trace.events
+    kinds = calls["name"].cat.categories
+    codes = calls["name"].cat.codes.to_numpy()
+    is_launch = np.array([*(launches(name) and not launches_host_function(name) for name in kinds), False], bool)[codes]
+    thread, _ = distinct(*(calls[name].cat.codes.to_numpy().astype(np.int64) for name in ("process", "thread")))
+    start = calls["start_ps"].to_numpy()
+    hosts = calls["host"].cat.categories
+    event_hosts, host_of_event = list(events["host"].cat.categories), events["host"].cat.codes.to_numpy()
+    ids, has_id = _numbers(calls["correlation_id"])
+    event_ids, event_has_id = _numbers(events["correlation_id"])
+    code_of_event_host = {name: code for code, name in enumerate(event_hosts)}
+    calls_of = places_of(calls["host"].cat.codes.to_numpy(), len(hosts))
+    events_of = places_of(host_of_event, len(event_hosts))
+    is_counted = is_launch & has_id
+    until: Column | None = None
+    for its_calls, host in zip(calls_of, hosts, strict=True):
+        names = pd.Categorical.from_codes(codes[its_calls], kinds)
+        counts = is_counted[its_calls] & ~recorded_into_graph(names, start[its_calls], thread[its_calls])
+        at = its_calls[counts]
+        mine = events_of[code_of_event_host[host]] if host in code_of_event_host else its_calls[:0]
+        answered = np.isin(ids[at], event_ids[mine[event_has_id[mine]]])
+        if np.count_nonzero(~answered) < _FEWEST_LAUNCHES:
+            continue
+        if until is None:
+            until = run_until(rows, launch, calls, syncs, trace.syncs)
+        lost = int((~answered & (start[at] <= until[at])).sum()) if answered.any() else len(at)
+        total = int(answered.sum()) + lost
+        if lost >= _FEWEST_LAUNCHES and lost > REMAINDER * total:
+            data.append((str(host), lost, total))
+    return frame(LOST_COLUMNS, data)
+
+
+def _numbers(column: pd.Series) -> tuple[Column, NDArray[np.bool_]]:
+    return column.to_numpy(np.int64, na_value=0), column.notna().to_numpy(bool)
 
 
 def run_until(rows: Rows, launch: Column, launches: pd.DataFrame, syncs: Syncs, table: pd.DataFrame) -> Column:

@@ -14,16 +14,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.columns import concat
 from tracekit.files import path_of
 from tracekit.intervals import Intervals
-from tracekit.readers import read
+from tracekit.readers import losses, read
+from tracekit.readers.losses import Lost
 from tracekit.timeline.instances import CollectiveInstances, Unseen, match, matched_inside, unseen
+from tracekit.timeline.lost_launches import lost_launches
 from tracekit.timeline.named_steps import step_spans
 from tracekit.timeline.rows import Rows, clock_of_hosts, launch_of, rows
 from tracekit.timeline.step_boundaries import StepBoundaries, boundaries, steps_inside
 from tracekit.timeline.syncs import Syncs, syncs
 from tracekit.timeline.unions import Unions, gaps, unions
-from tracekit.trace import Trace
+from tracekit.trace import FRAME_COLUMNS, LOSS_COLUMNS, Trace
+from tracekit.vocabulary.losses import MANY_MISSING, Loss
 from tracekit.vocabulary.ranks import process_number
 
 T = TypeVar("T")
@@ -159,6 +163,11 @@ class Timeline:
     def syncs(self) -> Syncs:
         """What each of `trace.syncs` waited for."""
         return syncs(self.rows, self.launch, self.trace.launches, self.trace.syncs)
+
+    @part
+    def lost_launches(self) -> pd.DataFrame:
+        """The launches whose work is not in the trace, of the hosts that lack many (LOST_COLUMNS)."""
+        return lost_launches(self.rows, self.launch, self.syncs, self.trace)
 
     @part
     def collectives(self) -> CollectiveInstances:
@@ -334,8 +343,28 @@ def timeline_of(
         path_of(source, "a trace (its path, a Trace, its events frame or a Timeline)")
         source = read(source, run, kinds, strict=strict, executor=executor)
     if isinstance(source, Trace):
-        source = Timeline(source)
+        source = _of_whole_hosts(Timeline(source))
     return source if windows is None else source.inside(windows)
+
+
+def _of_whole_hosts(timeline: Timeline) -> Timeline:
+    """The Timeline without few of many hosts that lost work which they launched, as reading leaves few damaged files
+    out whole: beside one of them nothing could be told of why the others waited."""
+    trace = timeline.trace
+    if MANY_MISSING * len(trace.hosts) <= 1 or not len(timeline.lost_launches):
+        return timeline
+    lost = timeline.lost_launches.sort_values("lost", ascending=False, kind="stable")
+    if len(lost) >= MANY_MISSING * len(trace.hosts):
+        return timeline
+    frames = {name: getattr(trace, name) for name, columns in FRAME_COLUMNS.items() if "host" in columns}
+    whole = {name: table[~table["host"].isin(lost["host"])] for name, table in frames.items()}
+    first = lost.iloc[0]
+    what = f"{first['lost']:,} of {first['total']:,} kernels and copies that it launched have no row on a device"
+    more = f"; and {len(lost) - 1} more" if len(lost) > 1 else ""
+    files = Lost(Loss.FILES, len(lost), len(trace.hosts), f"{first['host']}, left out as {what}{more}")
+    whole["losses"] = concat(LOSS_COLUMNS, [whole["losses"], losses.table("", [files])])
+    left = {name: table.reset_index(drop=True) for name, table in whole.items()}
+    return Timeline(replace(trace, **left, notes=(*losses.notes([files]), *trace.notes)))
 
 
 def _table(windows: Windows, clocks: Mapping[str, Intervals]) -> pd.DataFrame:
