@@ -13,6 +13,7 @@ from tracekit import memory
 from tracekit.report.build import analyse
 from tracekit.report.html.lanes import lanes
 from tracekit.report.html.memory_lanes import UNKNOWN, memory_lanes
+from tracekit.report.model import time_zero
 from tracekit.timeline.timeline import timeline_of
 from tracekit.units import time
 
@@ -25,7 +26,7 @@ def of(any_trace, most=1000, **part):
     report = analyse(timeline, **part)
     if part:
         timeline = timeline.narrowed(report.windows)
-    return memory_lanes(report, timeline, lanes(timeline, timeline).groups, most)
+    return memory_lanes(report, timeline, lanes(timeline, timeline, time_zero(report).start_ps).groups, most)
 
 
 def table():

@@ -1,5 +1,6 @@
 """The rows of a trace lane by lane, as the timeline shows them: device rows, then the host calls that started them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,10 +39,11 @@ class Group:
 class Lanes:
     """n rows by lane and start; the first `device_rows` are a device's, the others host calls.
 
-    `lanes` are (place of the group, name, rows). Columns have shape (n,): `start` and `end` in ps, `name` a place in
-    `names`, `kind` a place in CLASSES + host. Of device rows only, shape (device_rows,): `bytes` and `wait` (ps) with
-    which of them are known, `step` (a place in the report's table of steps, -1 for none), `launch` (the row of the host
-    call that started it, -1 where the trace has none) and `instance` (of a collective, else -1).
+    `lanes` are (place of the group, name, rows). Columns have shape (n,): `start` and `end` in ps from time 0 of their
+    clock, `name` a place in `names`, `kind` a place in CLASSES + host. Of device rows only, shape (device_rows,):
+    `bytes` and `wait` (ps) with which of them are known, `step` (a place in the report's table of steps, -1 for none),
+    `launch` (the row of the host call that started it, -1 where the trace has none) and `instance` (of a collective,
+    else -1).
     """
 
     groups: tuple[Group, ...]
@@ -60,8 +62,8 @@ class Lanes:
     notes: tuple[str, ...] = ()
 
 
-def lanes(timeline: Timeline, compared: Timeline, calls: bool = True) -> Lanes:
-    """The lanes of a trace: devices in natural order, those not proven last, then hosts.
+def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int], calls: bool = True) -> Lanes:
+    """The lanes of a trace: devices in natural order, those not proven last, then hosts; `zero` is time 0 by clock.
 
     The steps are those of `compared`: all of the trace, or windows of it. Only calls that started a row have a place;
     `calls` = False leaves all of them out.
@@ -88,12 +90,20 @@ def lanes(timeline: Timeline, compared: Timeline, calls: bool = True) -> Lanes:
     names, codes = _names(rows.labels("name"), rows.codes("name")[order], call["name"])
     direction = rows.codes("direction")[order]
     kind = np.where(direction >= 0, len(KIND_DTYPE.categories) + direction, rows.kind[order]).astype(np.int8)
+    groups, lanes_of_rows = [*groups, *hosts], [*places, *threads]
+    start = np.concatenate([rows.start[order], call["start_ps"].to_numpy()])
+    end = np.concatenate([rows.end[order], call["end_ps"].to_numpy()])
+    # In place: of millions of rows, few columns are held at once.
+    zero_of_lane = np.array([zero[groups[group].clock] for group, _, _ in lanes_of_rows], np.int64)
+    from_zero = np.repeat(zero_of_lane, np.array([count for _, _, count in lanes_of_rows], np.int64))
+    start -= from_zero
+    end -= from_zero
     return Lanes(
-        groups=(*groups, *hosts),
-        lanes=(*places, *threads),
+        groups=tuple(groups),
+        lanes=tuple(lanes_of_rows),
         device_rows=len(rows),
-        start=np.concatenate([rows.start[order], call["start_ps"].to_numpy()]),
-        end=np.concatenate([rows.end[order], call["end_ps"].to_numpy()]),
+        start=start,
+        end=end,
         name=codes,
         names=names,
         kind=np.concatenate([kind, np.full(len(call), len(CLASSES), np.int8)]),

@@ -78,12 +78,13 @@ def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
     """
     rounds = report.compared_rounds
     compared = timeline if rounds is None else timeline.inside(rounds)
-    rows = lanes(timeline, compared)
+    zero = time_zero(report).start_ps
+    rows = lanes(timeline, compared, zero)
     memory = memory_lanes(report, timeline, rows.groups)
     elements = _elements(report, rows, memory)
     if len(elements) > limit and len(rows.start) > rows.device_rows:
         lacking = "The calls of the host that started the work are left out, since the page would be too large."
-        rows = replace(lanes(timeline, compared, calls=False), notes=(lacking,))
+        rows = replace(lanes(timeline, compared, zero, calls=False), notes=(lacking,))
         elements = _elements(report, rows, memory)
     if len(elements) > limit and any(len(name) > SHORT for name in rows.names):
         names = tuple(short(name, SHORT) for name in rows.names)
@@ -104,21 +105,15 @@ def _extent(report: Report) -> tuple[int, int] | None:
 def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
     zero = time_zero(report).start_ps
     phases, steps = report.phases.rounds, report.explanation.steps.table
-    counts = np.array([count for _, _, count in rows.lanes], np.int64)
-    from_zero = np.repeat(np.array([zero[rows.groups[group].clock] for group, _, _ in rows.lanes], np.int64), counts)
-    start, end = rows.start - from_zero, rows.end - from_zero
-    del from_zero  # as long as the rows, as each of these is: few are held at once
     wait = rows.wait[0][rows.wait[1]]
     bands = [_band(table, zero) for table in (phases, steps)]
     changes = [lane.time - zero[rows.groups[lane.group].clock] for lane in memory.lanes]
-    unit, rounded = _unit([start, end, wait, *(edge for band in bands for edge in band), *changes])
-    start //= unit
-    end //= unit
-    made = {**_columns(rows, start, end, wait // unit, counts), **_memory_columns(memory, changes, unit)}
+    unit, rounded = _unit([rows.start, rows.end, wait, *(edge for band in bands for edge in band), *changes])
+    made = {**_columns(rows, wait, unit), **_memory_columns(memory, changes, unit)}
     # zlib holds no GIL; a column is made when a thread takes it, so that few of them are held at once.
     with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
         columns = list(pool.map(lambda name: column(name, made[name]()), made))
-    reach = [int(start.min()), int(end.max())] if len(start) else None
+    reach = [int(rows.start.min()) // unit, int(rows.end.max()) // unit] if len(rows.start) else None
     shown = _extent(report)
     extent = [(edge - next(iter(zero.values()))) // unit for edge in shown] if shown else None
     first = opening(report)
@@ -134,7 +129,7 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
         "rounded": rounded,
         "clocks": [{"name": name, "origin_ps": str(at)} for name, at in zero.items()],
         "device_rows": rows.device_rows,
-        "rows": len(start),
+        "rows": len(rows.start),
         "whole": reach,
         "extent": extent,
         "opening": opens,
@@ -164,27 +159,34 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
     return "\n".join(elements) + "\n"
 
 
-def _columns(
-    rows: Lanes, start: NDArray[np.int64], end: NDArray[np.int64], wait: NDArray[np.int64], counts: NDArray[np.int64]
-) -> _Columns:
-    """The columns by name. In a lane a row tells how long after the row before it starts: kernels stand in queues."""
+def _columns(rows: Lanes, wait: NDArray[np.int64], unit: int) -> _Columns:
+    """The columns by name, times in units. In a lane a row tells how long after the row before it starts: kernels
+    stand in queues."""
     has_bytes, has_instance = rows.bytes[1], rows.instance >= 0
 
     def gap() -> NDArray[np.int64]:
+        counts = np.array([count for _, _, count in rows.lanes], np.int64)
         first = np.cumsum(counts) - counts
-        before: NDArray[np.int64] = np.append(0, end)[: len(end)]
-        before[first[counts > 0]] = 0
-        return start - before
+        gaps: NDArray[np.int64] = rows.start // unit
+        before = rows.end[:-1] // unit
+        before[first[(counts > 0) & (first > 0)] - 1] = 0
+        gaps[1:] -= before
+        return gaps
+
+    def duration() -> NDArray[np.int64]:
+        durations: NDArray[np.int64] = rows.end // unit
+        durations -= rows.start // unit
+        return durations
 
     return {
         "gap": gap,
-        "duration": lambda: end - start,
+        "duration": duration,
         "name": lambda: rows.name,
         "kind": lambda: rows.kind,
         "has_bytes": lambda: has_bytes,
         "bytes": lambda: rows.bytes[0][has_bytes],
         "has_wait": lambda: rows.wait[1],
-        "wait": lambda: wait,
+        "wait": lambda: wait // unit,
         "step": lambda: _differences(rows.step),
         "launch": lambda: _differences(rows.launch),
         "has_instance": lambda: has_instance,
