@@ -52,6 +52,7 @@ test-lowest: | $(VENV)/.pip
 		--output-file $(LOWEST)/requirements.txt pyproject.toml
 	$(BIN)/uv pip install --python $(LOWEST)/bin/python --requirement $(LOWEST)/requirements.txt \
 		hypothesis pytest pytest-timeout
+	$(BIN)/uv pip install --python $(LOWEST)/bin/python --no-deps --editable .
 	$(LOWEST)/bin/python -m pytest -m 'not slow' -W default \
 		tests/readers tests/timeline tests/analysis tests/export tests/test_surroundings.py
 
