@@ -520,9 +520,8 @@ def _plane(
     fields = _fields(file, span)
     name = next((protobuf.text(buf, *field) for field in fields[2].tolist()), "")
     stat_entries, bad_names = _entries(file, fields[5])
-    names, bad_texts = _whole(lambda key: (key, _stat_name(buf, stat_entries, key)), list(stat_entries.places))
+    stat_names, bad_texts = _stat_names(buf, stat_entries)
     bad_names += bad_texts
-    stat_names = dict(names)
     stat_rows, rows_by_id = _stat_rows(stat_names, stats.of(stat_names.values()))
     lines = _spans(fields[3])
     read, behind = lines[: file.lines_left[0]], max(len(lines) - file.lines_left[0], 0)
@@ -600,6 +599,14 @@ def _entries(file: _File, spans: NDArray[np.int64]) -> tuple[_Entries, int]:
             is_whole[at] = False
     rows = np.flatnonzero(is_whole)
     return _Entries(dict(zip(table[rows, _KEY].tolist(), rows.tolist(), strict=True)), table), len(spans) - len(rows)
+
+
+def _stat_names(buf: Any, entries: _Entries) -> tuple[dict[int, str], int]:
+    """The name of each stat by its id, and how many are damaged."""
+    with suppress(protobuf.Broken):
+        return {key: _stat_name(buf, entries, key) for key in entries.places}, 0
+    pairs, bad = _whole(lambda key: (key, _stat_name(buf, entries, key)), list(entries.places))
+    return dict(pairs), bad
 
 
 def _stat_name(buf: Any, entries: _Entries, key: int) -> str:
