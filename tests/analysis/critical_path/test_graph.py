@@ -491,3 +491,29 @@ def test_a_call_long_after_one_that_launched_nothing_follows_that_one():
 def test_at_one_moment_nodes_without_length_stand_first():
     dag = graph_of(trace([("gpu:0", "s", "compute", 5, 9), ("gpu:1", "s", "compute", 5, 5)]))
     assert (dag.start.tolist(), dag.end.tolist(), dag.order.tolist()) == ([5, 5], [9, 5], [1, 0])
+
+
+@pytest.mark.parametrize("more", range(1, 5))
+def test_rows_wait_for_the_same_rows_whatever_calls_of_another_thread_stand_before_them(more):
+    """An asynchronous pair, a lane that waits for another, and an operand that another lane gives."""
+    events = [
+        ("tpu:0", "o", "compute", 0, 2 * US),
+        ("tpu:0", "o", "memcpy", 2 * US, 9 * US, {"wait_ps": 3 * US}),
+        ("tpu:0", "o", "compute", 2 * US, 6 * US),
+        ("tpu:0", "o", "compute", 9 * US, 10 * US),
+        ("gpu:0", "a", "compute", 2, 20, {"correlation_id": 1, "op": 0, "run_id": 1}),
+        ("gpu:0", "b", "compute", 5, 9, {"correlation_id": 2}),
+        ("gpu:0", "b", "compute", 20, 30, {"correlation_id": 3}),
+        ("gpu:0", "c", "compute", 40, 50, {"op": 1, "run_id": 1}),
+    ]
+    calls, syncs = [("t", 0, 2, 1), ("t", 3, 4, 2), ("t", 8, 9, 3)], [("t", 6, 7, "gpu:0", "b", "gpu:0", "a", 5)]
+    others = [("u", 100 + 10 * at, 105 + 10 * at, 90 + at) for at in range(more)]
+    few, many = (
+        graph_of(trace(events, of, syncs=syncs, operands=[(1, 0)], ops=2)) for of in (calls, [*calls, *others])
+    )
+    assert [edge_counts(few)[edge] for edge in (Dependency.ASYNC_DONE, Dependency.STREAM_WAIT, Dependency.OPERAND)] == [
+        (1, 0)
+    ] * 3
+    moved = [tuple(node + more for node in nodes) for nodes in waits_for(few)[3:]]
+    assert waits_for(many)[3 + more :] == moved
+    assert edge_counts(many)[Dependency.ASYNC_DONE] == (1, 0)
