@@ -6,10 +6,12 @@
 
 A mutant is one operator, number or condition changed (cosmic-ray's operators). It is killed where a test fails, or
 takes five times the processor time of the tests of the whole module. Mutants that no import survives, such as of a
-type, and those that compile to the same code are left out.
+type, and those that compile to the same code are left out. --log keeps a line for each, and --after goes on behind the
+first N of a sample.
 """
 
 import argparse
+import ast
 import difflib
 import gc
 import importlib.util
@@ -17,6 +19,7 @@ import marshal
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -34,6 +37,8 @@ import hypothesis
 # What all tests import, once for all mutants; nothing of tracekit, of which each mutant imports its own.
 for _name in ("numpy", "pandas", "pyarrow.parquet", "pytest", "matplotlib.figure"):
     importlib.import_module(_name)
+
+sys.dont_write_bytecode = False  # else each mutant compiles all that it imports again
 
 # Half as many examples as the tests themselves take; a failure kills, and need not be made small.
 hypothesis.settings.register_profile(
@@ -61,6 +66,7 @@ def test_nothing(numbers, share):
 """
 _MOST_BYTES = 8 << 30
 _IMPORTED, _KILLED = 3, 1  # exit codes of the process of a mutant
+_NEVER_BEFORE = (0, 0.0)
 
 
 class Mutant(NamedTuple):
@@ -124,8 +130,49 @@ class _Mutated(MetaPathFinder, SourceFileLoader):
         return compile(self.text, self.path, "exec")
 
 
-def run(path: Path, text: str, tests: list[Path], cpu_s: float) -> tuple[int, float]:
-    """How the tests of a module end with its text, and the processor time that they take."""
+class _Order:
+    """Runs first what failed most often, then what is quickest, as earlier runs of the tests of a module had it.
+
+    A process of a mutant writes what it saw to a file, which the process that started it reads.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.seen: dict[str, tuple[int, float]] = {}
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: (-(of := self.seen.get(item.nodeid, _NEVER_BEFORE))[0], of[1]))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        with self.file.open("a") as file:
+            print(report.duration, int(report.failed), report.nodeid, file=file)
+
+    def read(self, *, baseline: bool) -> None:
+        """Take over what a process saw: times from the tests as they pass, else failures."""
+        for line in self.file.read_text().splitlines() if self.file.exists() else []:
+            duration, failed, test = line.split(" ", 2)
+            failures, took_s = self.seen.get(test, _NEVER_BEFORE)
+            self.seen[test] = failures + int(failed), took_s + float(duration) * baseline
+        self.file.unlink(missing_ok=True)
+
+
+def copy_loops(kept: Path, folder: Path, mutant: Mutant) -> None:
+    """Copy compiled loops, but for those of a mutated module, of whose code numba's index holds the instructions alone,
+    and all where a constant may have changed that other modules' loops hold."""
+    functions = (ast.FunctionDef, ast.ClassDef)
+    tree = ast.parse(mutant.path.read_text("utf-8"))
+    inside = any(isinstance(n, functions) and n.lineno <= mutant.line <= (n.end_lineno or 0) for n in tree.body)
+    if inside:
+        shutil.copytree(kept, folder, ignore=shutil.ignore_patterns(f"{mutant.path.stem}.*"), dirs_exist_ok=True)
+
+
+def run(mutant: Mutant, text: str, cpu_s: float, order: _Order, kept: Path) -> tuple[int, float]:
+    """How the tests of a module end with a text of its, and the processor time that they take.
+
+    The text of the module itself leaves the loops that it compiles in `kept`.
+    """
+    path = mutant.path
+    is_baseline = text == path.read_text("utf-8")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     child = os.fork()
     if child == 0:
@@ -138,19 +185,22 @@ def run(path: Path, text: str, tests: list[Path], cpu_s: float) -> tuple[int, fl
             os.dup2(null, 1)
             os.dup2(null, 2)
             with tempfile.TemporaryDirectory() as folder:
-                os.environ["NUMBA_CACHE_DIR"] = folder  # numba tells code of one line by its instructions alone
+                if not is_baseline:
+                    copy_loops(kept, Path(folder), mutant)
+                os.environ["NUMBA_CACHE_DIR"] = str(kept) if is_baseline else folder
                 finder = _Mutated(path, text)
                 sys.meta_path.insert(0, finder)
                 importlib.import_module(finder.name)
                 import pytest
 
-                code = _KILLED if pytest.main([*_OPTIONS, *map(str, tests)]) else 0
+                code = _KILLED if pytest.main([*_OPTIONS, *map(str, tests_of(path))], plugins=[order]) else 0
         except BaseException:
             pass
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    order.read(baseline=is_baseline)
     took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return (os.WEXITSTATUS(status) if os.WIFEXITED(status) else _KILLED), took
 
@@ -176,46 +226,67 @@ def files_of(paths: list[Path]) -> Iterator[Path]:
                 yield file
 
 
+class _Trials:
+    """Tries mutants one after the other; `used_s` is the processor time that all took, `kept` an empty folder."""
+
+    def __init__(self, kept: Path) -> None:
+        self.used_s = 0.0
+        self._loops, self._seen = kept / "loops", kept / "seen"
+        self._loops.mkdir()
+        self._baseline_s: dict[Path, float] = {}
+        self._order: dict[Path, _Order] = {}
+
+    def ended(self, mutant: Mutant, text: str | None) -> str:
+        """How a mutant ended: "killed", "survived", or "left out"."""
+        if text is None:
+            return "left out"
+        path = mutant.path
+        order = self._order.setdefault(path, _Order(self._seen))
+        if path not in self._baseline_s:
+            code, self._baseline_s[path] = run(mutant, path.read_text("utf-8"), 600, order, self._loops)
+            self.used_s += self._baseline_s[path]
+            if code:
+                raise SystemExit(f"the tests of {path} fail as it is")
+        code, took_s = run(mutant, text, max(_SLOWER * self._baseline_s[path], _LEAST_S), order, self._loops)
+        self.used_s += took_s
+        return {0: "survived", _IMPORTED: "left out"}.get(code, "killed")
+
+
 def main() -> int:
     """Try the mutants, print those that survive, and the score."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("paths", nargs="+", type=Path)
     options.add_argument("--sample", type=int, default=0, help="so many at random, all by default")
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--after", type=int, default=0, help="skip so many of the sample, tried before")
     options.add_argument("--cpu-seconds", type=float, default=float("inf"))
+    options.add_argument("--log", type=Path, default=Path(os.devnull), help="append a line for each to this file")
     given = options.parse_args()
     every = [mutant for path in files_of(given.paths) for mutant in mutants(path)]
     chance = random.Random(given.seed)
-    chosen = chance.sample(every, min(given.sample or len(every), len(every)))
+    chosen = chance.sample(every, min(given.sample or len(every), len(every)))[given.after :]
     print(f"{len(every)} mutants in all", flush=True)
     warm_up()
-    baseline: dict[Path, float] = {}
-    counts, used, begun = Counter[str](), 0.0, time.monotonic()
+    counts, begun = Counter[str](), time.monotonic()
     ended_early: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ended_early.append(number))  # the score so far is still told
-    for mutant in chosen:
-        if used > given.cpu_seconds or ended_early:
-            break
-        if (text := source_of(mutant)) is None:
-            counts["left out"] += 1
-            continue
-        old, tests = mutant.path.read_text("utf-8"), tests_of(mutant.path)
-        if mutant.path not in baseline:
-            code, baseline[mutant.path] = run(mutant.path, old, tests, 600)
-            used += baseline[mutant.path]
-            if code:
-                raise SystemExit(f"the tests of {mutant.path} fail as it is")
-        code, took = run(mutant.path, text, tests, max(_SLOWER * baseline[mutant.path], _LEAST_S))
-        used += took
-        ended = {0: "survived", _IMPORTED: "left out"}.get(code, "killed")
-        counts[ended] += 1
-        if ended == "survived":
-            changed = [line for line in difflib.ndiff(old.splitlines(), text.splitlines()) if line[0] in "+-"]
-            print(f"{mutant.path}:{mutant.line} {mutant.operator}", *changed, sep="\n    ", flush=True)
+    with tempfile.TemporaryDirectory() as folder, given.log.open("a") as log:
+        trials = _Trials(Path(folder))
+        for place, mutant in enumerate(chosen, given.after):
+            if trials.used_s > given.cpu_seconds or ended_early:
+                break
+            text = source_of(mutant)
+            ended = trials.ended(mutant, text)
+            counts[ended] += 1
+            print(place, f"{mutant.path}:{mutant.line}", mutant.operator, ended, file=log, flush=True)
+            if ended == "survived" and text is not None:
+                lines = difflib.ndiff(mutant.path.read_text("utf-8").splitlines(), text.splitlines())
+                changed = [line for line in lines if line[0] in "+-"]
+                print(f"{mutant.path}:{mutant.line} {mutant.operator}", *changed, sep="\n    ", flush=True)
     tried = counts["killed"] + counts["survived"]
     print(
         f"{counts['killed']} of {tried} killed ({counts['killed'] / max(tried, 1):.1%}), "
-        f"{counts['left out']} left out, {used:.0f} s of processor time, {time.monotonic() - begun:.0f} s"
+        f"{counts['left out']} left out, {trials.used_s:.0f} s of processor time, {time.monotonic() - begun:.0f} s"
     )
     return 0
 

@@ -102,6 +102,10 @@ def test_memsets_are_no_exposed_copies():
     assert advice.exposed_copies(timeline_of(memsets), partition(memsets)) is None
     rows_ = concat(EVENT_COLUMNS, [memsets, events(("gpu:0", "memcpy", 200, 260, "in", "H2D"))])
     assert advice.exposed_copies(timeline_of(rows_), partition(rows_)).cost_ps == 60
+    rows_ = events(
+        ("gpu:0", "compute", 0, 80), ("gpu:0", "memcpy", 70, 110, "in", "H2D"), ("gpu:0", "memset", 120, 130)
+    )
+    assert advice.exposed_copies(timeline_of(rows_), partition(rows_)).cost_ps == 30
 
 
 def test_of_some_windows_only_the_directions_that_occur_in_them_are_named():
@@ -141,6 +145,24 @@ def test_copies_on_streams_that_also_run_kernels_are_told_of_gpus_alone(device, 
     assert (finding.evidence["ratio"] if finding else None) == expected
 
 
+def test_copies_in_the_streams_of_kernels_are_told_from_a_twentieth_of_the_time_on():
+    for copied, told in ((5, 1.0), (4, None)):
+        table = events(("gpu:0", "compute", 0, 100 - copied), ("gpu:0", "memcpy", 100 - copied, 100, "a", "H2D"))
+        table = table.assign(lane=pd.Categorical(["s1", "s1"]))
+        finding = advice.copies_in_compute_lane(timeline_of(table), partition(table))
+        assert (finding.evidence["ratio"] if finding else None) == told
+
+
+def test_copies_on_the_last_stream_of_the_last_device_are_looked_at():
+    table = events(
+        ("gpu:0", "compute", 0, 80), ("gpu:1", "memcpy", 0, 30, "a", "H2D"), ("gpu:1", "memcpy", 30, 90, "a", "H2D")
+    ).assign(lane=pd.Categorical(["s1", "s2", "s3"]))
+    assert advice.copies_in_compute_lane(timeline_of(table), partition(table)) is None
+    table = concat(EVENT_COLUMNS, [table, events(("gpu:1", "compute", 90, 95)).assign(lane=pd.Categorical(["s3"]))])
+    finding = advice.copies_in_compute_lane(timeline_of(table), partition(table))
+    assert (finding.evidence["ratio"] if finding else None) == 60 / 90
+
+
 def test_copies_within_a_device_stand_on_the_streams_of_kernels_by_right():
     table = on_lanes("gpu:0", "s1", "s1", "s1").assign(
         direction=pd.Categorical([None, "D2D", "D2D"], dtype=DIRECTION_DTYPE)
@@ -152,6 +174,8 @@ def test_copies_that_a_program_makes_are_told_from_those_that_the_host_asks_for(
     table = on_lanes("gpu:0", "s1", "s1", "s1").assign(hlo_op=pd.Categorical(["dot", "copy-start", None]))
     assert advice.exposed_copies(timeline_of(table), partition(table)).evidence["in_program"] == 0.5
     assert advice.copies_in_compute_lane(timeline_of(table), partition(table)).evidence["in_program"] == 0.5
+    table = table.assign(hlo_op=pd.Categorical(["add", "copy-start", "copy-done"]))
+    assert advice.copies_in_compute_lane(timeline_of(table), partition(table)).evidence["in_program"] == 1
     table = table.assign(hlo_op=pd.Categorical(["dot", None, None]))
     assert "in_program" not in advice.exposed_copies(timeline_of(table), partition(table)).evidence
 
@@ -341,3 +365,18 @@ def test_it_is_told_why_not_all_ranks_of_a_collective_are_shown_together(clocks,
         )
     )
     assert unseen(timeline.rows, timeline.collectives, timeline.world_size) == cause
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "told"),
+    [("memory", "memset", {"memsets": True}), ("memory", "compute", {}), ("compute", "memset", {})],
+)
+def test_contention_of_memory_says_where_memsets_are_part_of_it(kind, other, told):
+    rows = [("cpu:0", other, 0, 90), ("cpu:0", "memcpy", 100, 110)]
+    whole = breakdown(timeline_of(events(*rows)))
+    inside = {"both": replace(whole, pairs=pd.DataFrame({"ratio_min": [1.0]}))}
+    slowed = {"name": "both", "device": "cpu:0", "kind": kind, "busy_ps": 200, "alone_ps": 100, "stretch": 2.0}
+    marks = replace(phases(events()), table=pd.DataFrame({"name": ["both"]}), stretch=pd.DataFrame([slowed]))
+    (finding,) = advice.contention(marks, inside, Machine(frame(LOAD_COLUMNS)))
+    figures = {"phase": "both", "overlap_ratio": 1.0, "stretch": 2.0, "device": "cpu:0", "kind": kind}
+    assert (finding.cost_ps, finding.evidence) == (100, figures | told)

@@ -241,6 +241,13 @@ def test_occupancy_of_compute_is_weighed_with_time_and_low_names_are_listed():
         ("gpu:1", "compute", 0, 5, "half"),
     )
     table["occupancy_ratio"] = pd.array([0.1, 1.0, 0.5, None, 0.01, 0.5], "Float64")
+    assert rates(table.assign(occupancy_ratio=table["occupancy_ratio"] / 4)).low[
+        ["device", "name"]
+    ].values.tolist() == [
+        ["gpu:0", "tiny"],
+        ["gpu:0", "wide"],
+        ["gpu:1", "half"],
+    ]
     result = rates(table)
     assert result.occupancy.values.tolist() == [
         ["gpu:0", 3, 50, pytest.approx((3 + 10 + 5) / 50), 0.6, 0.75, pytest.approx(50 / 60)],
@@ -258,6 +265,12 @@ def test_flops_are_set_against_the_time_of_the_ops_whose_flops_are_known():
     assert (row["known_flops_per_s"], row["known_flops_ratio"]) == (pytest.approx(5e13), pytest.approx(0.5))
     # So little of the time says nothing of the device's.
     assert (row["busy_flops_per_s"], row["window_flops_per_s"], row["busy_flops_ratio"]) == (None, None, None)
+
+
+def test_the_time_of_an_op_of_which_only_the_bytes_are_stated_is_none_of_known_flops():
+    table = with_ops(events(*(("gpu:0", "compute", at * US, (at + 10) * US) for at in (0, 10))), 0, 1)
+    row = only(rates(table, ABLE, ops(("a", 5 * 10**8, 1), ("b", None, 1))).by_device)
+    assert (row["known_ps"], row["costed_ps"]) == (10 * US, 20 * US)
 
 
 def test_products_that_round_to_tf32_are_held_against_the_peak_of_tf32():

@@ -36,7 +36,9 @@ def test_the_levels_are_listed_by_trust_with_their_share_of_the_busy_time():
 
 
 def test_rows_without_a_level_count_as_told_by_nothing():
-    assert shares(level_frame(("gpu:0", None, 0, 3), ("gpu:0", "hearsay", 5, 6))) == {"nothing": 4}
+    frame = level_frame(("gpu:0", None, 0, 3), ("gpu:0", "hearsay", 5, 6))
+    assert shares(frame) == {"nothing": 4}
+    assert guessed(frame)[["level", "device_time_ps"]].to_numpy().tolist() == [["nothing", 4]]
 
 
 def test_rows_on_an_unknown_device_are_no_busy_time():
@@ -137,3 +139,8 @@ def test_many_distinct_names_are_told_apart(count):
     guesses = guessed(frame)
     assert len(guesses) == count
     assert guesses["device_time_ps"].sum() == shares(frame)["nothing"] == sum(1 + at % 5 for at in range(count))
+
+
+def test_of_guesses_of_as_much_time_the_first_by_name_stands_first():
+    rows = [("gpu:0", "name", at, at + 5, name) for at, name in ((0, "b"), (10, "c"), (20, "a"))]
+    assert guessed(level_frame(*rows))["name"].tolist() == ["a", "b", "c"]

@@ -246,6 +246,14 @@ def test_one_rank_alone_tells_no_waiting_but_a_lower_bound_of_its_bandwidth():
     assert plain(result.total)[0]["wait_ratio"] is None
 
 
+def test_of_many_ranks_a_few_may_be_missing_from_all_collectives_but_not_from_some_alone():
+    every = [row(f"gpu:{k}", 0, 100, group="g", sequence=0, group_size=64) for k in range(62)]
+    fewer = [row(f"gpu:{k}", 200, 300, group="g", sequence=1, group_size=64) for k in range(61)]
+    assert analyse(*every, *fewer).table["wait_ps"].isna().tolist() == [False, True]
+    assert analyse(*fewer).table["wait_ps"].isna().tolist() == [False]
+    assert analyse(*every[:60]).table["wait_ps"].isna().tolist() == [True]  # a sixteenth of them is too much
+
+
 def test_devices_whose_collectives_were_not_matched_say_so():
     result = analyse(*(row(f"tpu:{k}", 0, 10, ranks="{{0,2},{1,3}}") for k in range(2)))
     assert result.alone == (

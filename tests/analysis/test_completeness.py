@@ -127,6 +127,17 @@ def test_groups_that_are_whole_tell_their_waiting_beside_one_that_is_not():
     assert by_group.isna().to_dict() == {"0": True, "1": False}
 
 
+def test_of_several_groups_that_lack_ranks_the_collectives_and_the_missing_rank_are_told_together():
+    rows = [
+        each | {"group": name, "start_ps": each["start_ps"] + shift, "end_ps": each["end_ps"] + shift}
+        for name, shift in (("0", 0), ("1", 1000 * US))
+        for each in reduces(0, 2)
+    ]
+    assert look(rows).waiting.startswith(
+        "6 collectives in 2 groups are of more ranks than the trace holds: rank 1 is missing."
+    )
+
+
 def test_a_collective_on_one_device_is_no_proof_that_there_are_other_ranks():
     assert look(reduces(0, names=None)).is_complete
 
@@ -217,6 +228,9 @@ def test_launches_without_rows_are_missing_but_for_those_at_the_end():
     (loss,) = launched(range(51, 101), range(1, 101)).losses.to_dict("records")
     assert (loss["what"], loss["lost"], loss["total"]) == ("launched work", 50, 100)
     assert launched(range(1, 101, 1), range(1, 101)).is_complete
+    # A twentieth of them is what the profile's edges cut.
+    assert launched(range(26, 501), range(1, 501)).is_complete
+    assert launched(range(27, 501), range(1, 501)).losses["lost"].tolist() == [26]
 
 
 def test_launches_that_a_stream_captures_did_not_run():

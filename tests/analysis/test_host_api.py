@@ -66,6 +66,11 @@ def test_a_gap_that_began_in_a_wait_is_that_of_the_call():
     assert after_waits(result(EVENTS, LAUNCHES, [sync(20, 110), sync(1000, 1105)])) == {SYNC: (2, 1800, 1780)}
 
 
+def test_the_first_call_of_a_trace_may_have_come_late():
+    events = work(row("gpu:0", 0, 100), row("gpu:0", 1000, 1100, 7))
+    assert after_waits(result(events, calls((7, 990 * US, 995 * US)), [sync(20, 110)])) == {SYNC: (1, 900, 890)}
+
+
 @pytest.mark.parametrize(
     ("wait", "expected"),
     [
@@ -397,3 +402,11 @@ def slowly(timeline, causes):
             by_host = length[pieces["cause"] == str(Cause.HOST)].sum()
             told[name] = (gaps + 1, whole + length.sum() / US, host + by_host / US)
     return told
+
+
+def test_calls_of_two_threads_at_one_moment_are_two():
+    names = ("cudaLaunchKernel", "cudaMemcpyAsync")
+    of_main = calls(*((10 + at, at * US, at * US + 1, "main", name) for at, name in enumerate(names)))
+    of_other = calls(*((20 + at, at * US, at * US + 1, "other", name) for at, name in enumerate(reversed(names))))
+    told = result(EVENTS, concat(LAUNCH_COLUMNS, [of_main, of_other]))
+    assert of_calls(told, "n") == {"cudaLaunchKernel": (2,), "cudaMemcpyAsync": (2,)}

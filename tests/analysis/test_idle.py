@@ -586,3 +586,11 @@ def test_every_picosecond_has_the_cause_that_the_definitions_give_it(trace):
 def pieces_ps(result, device):
     mine = result.gaps[result.gaps["device"] == device]
     return zip(mine["start_ps"], mine["end_ps"], mine["cause"].astype(str), mine["next"], strict=True)
+
+
+def test_each_gap_counts_once_for_each_of_its_causes():
+    rows = [row("gpu:0", 1000 * at, 1000 * at + 100, at) for at in range(10)]
+    result = idle(work(*rows), calls(*(call(at, 1000 * at - 10, 1000 * at - 5) for at in range(10))))
+    counts = result.by_cause.set_index("cause")["gaps"]
+    assert {str(cause): n for cause, n in counts.items() if n} == {"host-bound": 9, "launch latency": 9}
+    assert result.by_device.set_index("cause")["gaps"].to_dict() == counts.to_dict()

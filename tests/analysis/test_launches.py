@@ -314,7 +314,7 @@ def none(value):
     return None if pd.isna(value) else int(value)
 
 
-def test_the_compiled_queue_is_the_plain_one():
+def test_the_deepest_queue_is_that_of_a_count_of_points_compiled_and_plain():
     pairs = st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 9)), max_size=12)
 
     @settings(max_examples=50)
@@ -322,6 +322,8 @@ def test_the_compiled_queue_is_the_plain_one():
     def check(launch_delays, low):
         begun = np.sort(np.array([at for at, _ in launch_delays], np.int64))
         started = np.sort(np.array([at + size for at, size in launch_delays], np.int64))
-        assert compiled(module.deepest)(begun, started, low, 30) == module.deepest(begun, started, low, 30)
+        deepest = max(0, *((begun <= point).sum() - (started <= point).sum() for point in range(low, 30)))
+        assert compiled(module.deepest)(begun, started, low, 30) == deepest
+        assert module.deepest(begun, started, low, 30) == deepest
 
     check()

@@ -59,6 +59,21 @@ def test_the_load_is_that_of_the_capture_and_of_the_windows_of_each_phase():
     assert result.load_average == (0.5, 1.5)
 
 
+def test_the_load_in_a_phase_of_nanoseconds_is_that_of_the_samples_around_it():
+    """Of its 200 ns, nothing before the second sample and all after it."""
+    around = windows(("short", 0, 0)).assign(start_ps=S - 100_000, end_ps=S + 100_000)
+    load = machine(timeline_of(captured([0.0, 0.0, 1.0, 2.0, 2.0])).inside(around)).during("short")
+    assert load["other_cores"] == pytest.approx(0.5)
+
+
+def test_where_hosts_began_at_different_times_no_phase_has_its_load():
+    trace = captured([0.0, 0.0, 1.0, 2.0, 2.0])
+    for origins, phases in (([ORIGIN_NS, ORIGIN_NS], 1), ([ORIGIN_NS, ORIGIN_NS + 1], 0), ([ORIGIN_NS, None], 1)):
+        hosts = frame(HOST_COLUMNS, {"host": ["h", "i"], "origin_ns": pd.array(origins, "Int64"), "source": ["h", "i"]})
+        timeline = timeline_of(replace(trace, hosts=hosts)).inside(windows(("busy", 2, 4)))
+        assert machine(timeline).load["phase"].notna().sum() == phases
+
+
 @pytest.mark.parametrize(
     ("others", "stolen", "cores", "devices", "is_busy"),
     [

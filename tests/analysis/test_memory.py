@@ -88,6 +88,14 @@ def test_the_memory_of_the_device_is_the_limit_where_its_allocators_state_none()
     assert (row["headroom_bytes"], row["reason"]) == (GIB - 12, None)
 
 
+def test_of_several_allocators_none_states_the_limit_or_the_peak_of_the_device():
+    one, two = ([("gpu:0", name, at, 5, 5) for at, name in enumerate(names, 1)] for names in ("a", "ab"))
+    row = first(memory(trace(events(*one, limit_bytes=50, peak_bytes=9))))
+    assert (row["limit_bytes"], row["limit_of"], row["lifetime_peak_bytes"]) == (50, "allocator", 9)
+    row = first(memory(trace(events(*two, limit_bytes=50, peak_bytes=9))))
+    assert (row["limit_bytes"], row["limit_of"], row["lifetime_peak_bytes"]) == (None, None, None)
+
+
 def test_without_any_limit_there_is_no_headroom_but_a_reason():
     row = first(memory(trace(events(("gpu:0", "a", 1, 5, 5)))))
     assert (row["limit_bytes"], row["limit_of"], row["headroom_bytes"]) == (None, None, None)

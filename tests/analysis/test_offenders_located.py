@@ -65,5 +65,9 @@ def test_a_collective_waits_from_its_start_to_the_last_start_or_to_its_end():
     at = spots((0, 5, 9, 0, -1), (0, 12, 20, 1, -1), (0, 0, 5, -1, 0))
     arrivals = last_arriver(at, table, np.array([2, 4]))
     assert (list(arrivals["last"]), arrivals["wait_ps"].tolist()) == (["gpu:3", "gpu:9", None], [2, 8, pd.NA])
+    many = pd.DataFrame({"instance": range(9), "last": [*"abcdefghi"], "last_start_ps": pd.array([6] * 9, "Int64")})
+    for order in (many, many[::-1].reset_index(drop=True)):
+        found = [last_arriver(spots((0, 5, 9, 0, -1)), order, np.array([number]))["last"][0] for number in range(9)]
+        assert found == [*"abcdefghi"]
     for unknown in (last_arriver(at, table, np.array([-1, 3])), last_arriver(at, table[:0], np.array([2, 4]))):
         assert (list(unknown["last"]), unknown["wait_ps"].tolist()) == ([None] * 3, [pd.NA] * 3)

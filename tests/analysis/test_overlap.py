@@ -1,6 +1,7 @@
 """Overlap where the answer is known beforehand, and what is said when there is none."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,17 @@ from tests.fleet_traces import fleet
 from tests.frames import events
 from tracekit import intervals as iv
 from tracekit import jit
-from tracekit.analysis.overlap import concurrency, device_pairs, of_copies, overlap, partition, shared_times
+from tracekit.analysis.overlap import (
+    breakdown,
+    concurrency,
+    device_pairs,
+    of_copies,
+    overlap,
+    partition,
+    shared_busy,
+    shared_times,
+)
+from tracekit.timeline.timeline import timeline_of
 
 
 def test_a_collective_under_two_kernels_at_once_is_hidden_once():
@@ -123,3 +134,60 @@ def test_of_many_devices_only_those_of_one_host_are_paired():
     hosts = [{name.split("/")[0] for name in pair} for pair in zip(pairs["a"], pairs["b"], strict=True)]
     assert (len(pairs), {len(pair) for pair in hosts}) == (33 * 28, {1})
     assert (pairs["overlap_ps"] == 2000).all()
+
+
+def test_the_span_of_a_device_is_from_its_first_work_to_the_end_of_its_last():
+    frame = events(("gpu:0", "compute", 5, 9), ("gpu:0", "memcpy", 20, 33), ("gpu:1", "compute", 7, 7))
+    assert partition(frame, (0, 99))[["device", "span_ps", "busy_ps", "window_ps"]].values.tolist() == [
+        ["gpu:0", 28, 17, 99],
+        ["gpu:1", 0, 0, 99],
+    ]
+
+
+WINDOWS = {("step", "whole"): np.array([[0, 20], [20, 40]], np.int64)}
+
+
+def shared(frame) -> list[tuple]:
+    table = shared_busy(timeline_of(frame), WINDOWS)
+    return [tuple(None if pd.isna(value) else value for value in row) for row in table.to_numpy(object).tolist()]
+
+
+def test_devices_are_busy_at_the_same_time_in_a_window_where_two_of_them_are_and_each_pair_where_both_are():
+    busy = [("gpu:0", "compute", 0, 10), ("gpu:1", "compute", 5, 30), ("gpu:2", "memcpy", 8, 25)]
+    assert shared(events(*busy)) == [
+        ("step", "whole", 0, None, None, 15, 20),
+        ("step", "whole", 1, None, None, 5, 20),
+        ("step", "whole", 0, "gpu:0", "gpu:1", 5, 20),
+        ("step", "whole", 1, "gpu:0", "gpu:1", 0, 20),
+        ("step", "whole", 0, "gpu:0", "gpu:2", 2, 20),
+        ("step", "whole", 1, "gpu:0", "gpu:2", 0, 20),
+        ("step", "whole", 0, "gpu:1", "gpu:2", 12, 20),
+        ("step", "whole", 1, "gpu:1", "gpu:2", 5, 20),
+    ]
+    many = [*busy, *((f"gpu:{number}", "compute", 0, 40) for number in (3, 4))]  # too many to tell each pair
+    assert shared(events(*many)) == [("step", "whole", unit, None, None, 20, 20) for unit in (0, 1)]
+
+
+def test_one_device_and_devices_of_several_clocks_are_not_known_to_be_busy_at_the_same_time():
+    assert shared(events(("gpu:0", "compute", 0, 10))) == []
+    apart = events(("gpu:0", "compute", 0, 10), ("gpu:1", "compute", 0, 10)).assign(clock=pd.Categorical(["a", "b"]))
+    assert shared(apart) == []
+
+
+def test_two_devices_share_so_much_of_the_time_of_the_less_busy_one_and_of_either():
+    frame = events(("gpu:0", "compute", 0, 5), ("gpu:1", "compute", 2, 5), ("gpu:2", "compute", 7, 9))
+    assert device_pairs(frame)[["a", "b", "overlap_ps", "ratio_min", "ratio_union"]].values.tolist() == [
+        ["gpu:0", "gpu:1", 3, 1.0, 3 / 5],
+        ["gpu:0", "gpu:2", 0, 0.0, 0.0],
+        ["gpu:1", "gpu:2", 0, 0.0, 0.0],
+    ]
+
+
+def test_the_share_of_waiting_is_that_of_the_collectives_whose_waiting_the_trace_shows():
+    frame = events(
+        ("gpu:0", "collective", 5, 15), ("gpu:0", "collective", 20, 40), ("gpu:1", "collective", 31, 61),
+        ("gpu:1", "compute", 70, 90),
+    ).assign(wait_ps=pd.array([3, None, 12, 8], "Int64"))  # fmt: skip
+    assert breakdown(timeline_of(frame)).waiting_ratio == 15 / 40
+    assert breakdown(timeline_of(frame).inside((0, 30))).waiting_ratio == 3 / 10
+    assert breakdown(timeline_of(frame.assign(wait_ps=pd.array([None] * 4, "Int64")))).waiting_ratio is None

@@ -1,7 +1,10 @@
+import math
+
+import numpy as np
 import pandas as pd
 import pytest
 
-from tracekit.analysis.roofline import PEAKS, UNKNOWN, Limit, limits
+from tracekit.analysis.roofline import PEAKS, UNKNOWN, Limit, limits, under_roof
 from tracekit.columns import frame
 from tracekit.trace import DEVICE_COLUMNS
 
@@ -88,3 +91,37 @@ def test_a_device_is_known_by_the_name_that_profilers_give_it(model, tera_flops,
 def test_a_name_that_only_begins_like_a_known_one_is_another_device(model):
     (device_limits,) = limits(devices(("gpu:0", model, None, None))).values()
     assert device_limits.flops.reason.endswith(f"no datasheet is known for {model!r}")
+
+
+@pytest.mark.parametrize(
+    ("n", "flops", "bytes_moved", "seconds", "rates", "bound", "reason"),
+    [
+        (2, 10, 1, 1, (20, 0.2, 2, 0.2, 10, 0.2), "compute", None),
+        (1, 30, 2, 1, (30, 0.3, 2, 0.2, 15, 0.3), "compute", None),
+        (1, 20, 8, 2, (10, 0.1, 4, 0.4, 2.5, 0.4), "memory", None),
+        (1, 100, 10, 1, (100, 1, 10, 1, 10, 1), "compute", None),
+        (3, 50, 1, 1, (150, 1.5, 3, 0.3, 50, None), None, "more FLOP/s than the peak"),
+        (3, 1, 5, 1, (3, 0.03, 15, 1.5, 0.2, None), None, "more bytes/s than the memory bandwidth"),
+        (1, 5, 0, 1, (5, 0.05, 0, 0, None, 0.05), "compute", None),
+        (math.nan, 10, 1, 1, (None, None, None, None, 10, None), None, "its kernels ran unequally often"),
+        (2, 10, 1, 0, (None, None, None, None, 10, None), None, "it takes no time"),
+        (2, 10, math.nan, 1, (20, 0.2, None, None, None, None), None, "the trace states its FLOPs or its bytes alone"),
+        (2, math.nan, 1, 1, (None, None, 2, 0.2, None, None), None, "the trace states its FLOPs or its bytes alone"),
+    ],
+)
+def test_an_op_reaches_so_much_of_the_nearer_of_its_limits(n, flops, bytes_moved, seconds, rates, bound, reason):
+    """Of a device with a peak of 100 FLOP/s and a memory of 10 bytes/s."""
+    table = pd.DataFrame(
+        under_roof(*(np.array([figure], float) for figure in (n, flops, bytes_moved, seconds, 100, 10)))
+    )
+    found = [None if pd.isna(value) else value for value in table.iloc[0]]
+    assert found[:6] == [None if rate is None else pytest.approx(rate) for rate in rates]
+    assert found[6] == bound
+    assert found[7] is reason is None or found[7].startswith(reason)
+
+
+def test_without_a_limit_of_the_device_nothing_stands_under_it():
+    ones, unknown = np.ones(2), np.array([1, math.nan])
+    table = pd.DataFrame(under_roof(ones, ones, ones, ones, unknown, unknown[::-1]))
+    assert table["roof_ratio"].isna().all()
+    assert table["reason"].unique().tolist() == ["the peak FLOP/s or the memory bandwidth of the device is not known"]

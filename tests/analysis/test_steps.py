@@ -1,5 +1,6 @@
 """What the steps took: hand-made runs whose answer is known, an oracle of points, and a real capture."""
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -47,15 +48,23 @@ def test_the_parts_of_a_step_are_measured_on_each_device():
     columns = [
         "place", "device", "wall_ps", "busy_ps", "idle", "compute", "collective", "compute+collective", "memory",
         "collective+memory", "hidden_collective_ps", "exposed_collective_ps", "hidden_memory_ps", "exposed_memory_ps",
-        "rows", "did_nothing",
+        "rows", "did_nothing", "last_end_ps",
     ]  # fmt: skip
-    assert list(result.by_device[columns].itertuples(index=False, name=None)) == [
-        (0, "gpu:0", 10, 9, 1, 3, 1, 2, 2, 1, 2, 2, 0, 2, 3, False),
-        (1, "gpu:0", 6, 3, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 1, False),
-        (0, "gpu:1", 10, 6, 4, 0, 6, 0, 0, 0, 0, 6, 0, 0, 1, False),
-        (1, "gpu:1", 6, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, True),
+    assert list(result.by_device[columns].fillna(-1).itertuples(index=False, name=None)) == [
+        (0, "gpu:0", 10, 9, 1, 3, 1, 2, 2, 1, 2, 2, 0, 2, 3, False, 10),
+        (1, "gpu:0", 6, 3, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 1, False, 14),
+        (0, "gpu:1", 10, 6, 4, 0, 6, 0, 0, 0, 0, 6, 0, 0, 1, False, 8),
+        (1, "gpu:1", 6, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, True, -1),
     ]
     assert result.table["did_nothing"].tolist() == [0, 1]
+
+
+def test_the_work_of_a_step_ends_on_each_device_with_its_own_last_row():
+    rows = [(f"gpu:{at}", "compute", start, 7 - at, 0) for at in range(3) for start in (1, 2)]
+    assert measure(work(*rows), annotations(("train", 0, 0, 10))).by_device["last_end_ps"].tolist() == [7, 6, 5]
+    rows = [("gpu:0", "compute", at, at + 2, 10 * (at // 10)) for at in (1, 4, 11, 14, 21, 24)]
+    marks = annotations(*(("train", step, 10 * step, 10 * step + 10) for step in range(3)))
+    assert measure(work(*rows), marks).by_device["last_end_ps"].tolist() == [6, 16, 26]
 
 
 def test_the_summary_counts_the_steps_that_are_not_left_out():
@@ -239,3 +248,24 @@ def test_a_real_capture_of_annotated_steps_tells_the_one_that_compiles_and_the_o
     assert not result.table["rows_by_time"].any()
     late = result.table["device_end_ps"] > result.table["host_end_ps"]
     assert late.sum() >= 6
+
+
+def test_a_slow_step_is_measured_against_the_median_of_those_that_count_and_are_no_outlier():
+    lengths = (20, 22, 24, 21, 60, 23)  # without the outlier 20, 21, 22, 23, 24
+    starts = [sum(lengths[:step]) for step in range(6)]
+    device_work = work(*(("gpu:0", "compute", at, at + size, at) for at, size in zip(starts, lengths, strict=True)))
+    marks = (("train", step, at, at + lengths[step]) for step, at in enumerate(starts))
+    result = measure(device_work, annotations(*marks))
+    assert result.table["outlier"].tolist() == [False] * 4 + [True, False]
+    assert result.table[["slow_device", "slow_part", "slow_ps"]].iloc[4].tolist() == ["gpu:0", "compute", 38]
+
+
+@pytest.mark.parametrize(("lost", "reason"), [((), None), ((5,), None), ((4, 5), "cut")])
+def test_a_last_step_was_cut_if_more_than_a_tenth_of_its_launches_have_no_row(lost, reason):
+    rows = [("gpu:0", "compute", 20 * at + 1, 20 * at + 19, 20 * at) for at in range(20)]
+    events, launches = work(*rows)
+    launches["name"] = pd.Categorical(["cudaLaunchKernel"] * len(launches))
+    answered = [place for place in range(20) if place - 10 not in lost]
+    marks = annotations(("train", 0, 0, 200), ("train", 1, 200, 400))
+    result = measure((events.iloc[answered].reset_index(drop=True), launches), marks)
+    assert [None if pd.isna(each) else each for each in result.table["left_out"]] == [None, reason]

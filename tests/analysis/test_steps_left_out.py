@@ -102,6 +102,8 @@ def test_of_two_steps_the_launches_without_rows_tell_that_the_last_was_cut():
 
 def test_last_steps_that_the_devices_did_not_come_to_were_cut():
     assert leave_out([10, 10, 0, 0, 0, 0], number=[20, 20, 1, 1, 1, 1])[0] == [*[None] * 2, *["cut"] * 4]
+    names = ["train", "eval", "train", "eval", "train"]
+    assert leave_out([10, 10, 10, 10, 0], number=[20] * 5, names=names)[0] == [*[None] * 4, "cut"]
     assert leave_out([10, 0, 10, 0, 0], number=[20, 1, 20, 1, 1], names=["train", "log"] * 2 + ["log"])[0] == [None] * 5
 
 

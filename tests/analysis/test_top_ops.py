@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -15,9 +16,13 @@ from tests.any_rows import some_rows
 from tests.frames import events, trace
 from tests.traces import needs_real
 from tracekit.analysis.overlap import partition
-from tracekit.analysis.top_ops import top_ops
+from tracekit.analysis.steps import STEP_COLUMNS
+from tracekit.analysis.top_ops import operations, top_ops
 from tracekit.columns import frame
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import OP_COLUMNS
+
+WHOLE_TIME = np.array([[-(2**62), 2**62]], np.int64)
 
 
 def linked(rows, ops, of_rows, **columns):
@@ -279,3 +284,35 @@ def test_counts_and_times_of_kernels_are_those_of_xprof(case, tmp_path):
     xprof = xprof_kernels(copy)
     assert xprof
     assert {name: tuple(kernels.loc[name]) for name in xprof} == xprof
+
+
+def test_of_operators_of_as_much_time_the_first_is_shown_whichever_ran_first():
+    rows = [("gpu:0", "compute", 0, 10, "k"), ("gpu:0", "compute", 10, 20, "k")]
+    for of_rows in ([0, 1], [1, 0]):
+        result = top_ops(linked(rows, {"framework_op": ["aten::add", "aten::mm"]}, of_rows))
+        assert values(result.by_name, "operator", "pattern") == [("aten::add", "elementwise")]
+
+
+def test_where_the_trace_tells_of_operators_but_of_those_of_no_kernel_the_reason_is_given():
+    for names in (["aten::mm"], ["aten::mm", "aten::add"]):
+        result = top_ops(linked([("gpu:0", "compute", 0, 10, "k")], {"framework_op": names}, [None]))
+        assert len(result.by_operator) == 0
+        assert "by_operator" in result.reasons
+
+
+@settings(max_examples=30)
+@given(some_rows(), st.data())
+def test_operations_are_those_of_a_sum_over_the_rows_of_each(rows, data):
+    rows = [(*row[:4], data.draw(st.sampled_from("ab")), row[5]) for row in rows]
+    of_rows = [data.draw(st.sampled_from([0, 1, None])) for _ in rows]
+    ops = {"framework_op": ["aten::mm", "aten::add"], "source": ["a.py:1", None]}
+    sums = {}
+    for (device, kind, start, end, name, *_), op in zip(rows, of_rows, strict=True):
+        of_op = (None, None) if op is None else (ops["framework_op"][op], ops["source"][op])
+        n, time_ps = sums.get((device, name, kind, *of_op), (0, 0))
+        sums[device, name, kind, *of_op] = n + 1, time_ps + end - start
+    table = operations(timeline_of(linked(rows, ops, of_rows)), frame(STEP_COLUMNS), {"phase": {"": WHOLE_TIME}})
+    for scope in ("whole", "phase"):
+        found = values(table[table["scope"] == scope], "device", "name", "kind", "operator", "source", "n", "time_ps")
+        assert {row[:5]: row[5:] for row in found} == sums
+        assert len(found) == len(sums)

@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from tests import traces
 from tests.collective_frames import row, table
 from tests.traces import needs_real
-from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, match
+from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, match, matched_inside
 from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import Trace
 
 
 def match_rows(*row_dicts: dict) -> tuple[list[int], CollectiveInstances]:
@@ -81,6 +83,17 @@ def test_runs_that_only_some_devices_share_do_not_part_what_ran_together():
         row("tpu:3", 3, 10, run_id=9, **op),
     )
     assert (instance_of, by(instances)) == ([0, 0, 0, 0], ["order"])
+
+
+def test_runs_that_all_devices_share_are_told_by_their_numbers_whatever_their_order():
+    op = {"hlo_op": "all-reduce", "hlo_module": "jit_f"}
+    instance_of, instances = match_rows(
+        row("gpu:0", 0, 50, run_id=1, **op),
+        row("gpu:0", 10, 60, run_id=2, **op),
+        row("gpu:1", 5, 60, run_id=2, **op),
+        row("gpu:1", 12, 50, run_id=1, **op),
+    )
+    assert (instance_of, by(instances)) == ([0, 1, 1, 0], ["run", "run"])
 
 
 def test_a_run_that_one_device_did_not_record_stays_one_by_its_run():
@@ -246,6 +259,13 @@ def test_groups_that_the_trace_does_not_show_whole_leave_each_device_alone():
     )
 
 
+@pytest.mark.parametrize(("lists", "more"), [(1, ""), (2, " and 1 other list"), (4, " and 3 other lists")])
+def test_of_lists_of_ranks_that_tell_no_groups_the_first_is_named_and_the_others_are_counted(lists, more):
+    ranks = [f"{{{{0,{4 + at}}},{{1,9}}}}" for at in range(lists)]
+    (note,) = match_rows(*(row(f"gpu:{k}", 0, 10, ranks=text) for text in ranks for k in range(2)))[1].notes
+    assert note.startswith(f"Which devices of this trace are the ranks {{{{0,4}},{{1,9}}}}{more} is not known: ")
+
+
 def test_a_send_and_its_recv_are_one_and_each_direction_is_another():
     instance_of, _ = match_rows(
         row("gpu:0", 0, 10, "send", ranks="0,1"),
@@ -256,6 +276,20 @@ def test_a_send_and_its_recv_are_one_and_each_direction_is_another():
         row("gpu:0", 40, 50, "recv", ranks="0,1"),
     )
     assert instance_of == [0, 1, 0, 1, 2, 2]
+
+
+def test_a_collective_is_complete_with_one_row_of_each_rank_or_where_none_are_told_with_several():
+    _, instances = match_rows(
+        *(row(f"gpu:{k}", 0, 10, group="all", sequence=1, ranks="0,1") for k in range(2)),
+        row("gpu:0", 20, 30, group="all", sequence=2, ranks="0,1"),
+        *(row(f"gpu:{k}", 40, 50, group="three", sequence=1, group_size=3) for k in range(2)),
+        *(row(f"gpu:{k}", 60, 70, group="untold", sequence=1) for k in range(2)),
+        row("gpu:0", 80, 90, group="untold", sequence=2),
+        row("gpu:0", 100, 110, "send", group="p2p", sequence=1, group_size=4),
+        row("gpu:1", 100, 110, "recv", group="p2p", sequence=1, group_size=4),
+        row("gpu:0", 120, 130, "send", group="p2p", sequence=2, group_size=4),
+    )
+    assert instances.complete.tolist() == [True, False, False, True, False, True, False]
 
 
 def test_sends_among_more_devices_do_not_tell_their_peers():
@@ -296,6 +330,41 @@ def test_a_kernel_whose_category_is_not_told_is_named_by_itself():
     )
     assert instance_of == [0, 0, 1]
     assert [instances.operations[code] for code in instances.operation] == ["all-reduce", "ncclDevKernel_Generic_1"]
+
+
+def test_each_collective_has_the_operation_of_its_rows():
+    what = ["all-reduce", "all-reduce", "all-to-all", "all-reduce", "all-gather"]
+    _, instances = match_rows(
+        *(row(f"gpu:{device}", 20 * at, 20 * at + 10, each) for device in range(2) for at, each in enumerate(what))
+    )
+    assert [instances.operations[code] for code in instances.operation] == what
+
+
+def test_what_windows_cut_of_each_collective_is_one_in_each_window_and_is_not_complete():
+    """One over all three windows, one over two of them, and one that the last holds whole."""
+    times = [(0, 40), (20, 30), (32, 36)]
+    row_dicts = [
+        row(f"gpu:{k}", *time, sequence=at, group="g", ranks="0,1", lane=f"stream {at}")
+        for k in range(2)
+        for at, time in enumerate(times)
+    ]
+    whole = timeline_of(Trace(events=table(*row_dicts)))
+    windows = np.array([[0, 5], [6, 25], [26, 40]])
+    rows = whole.inside(windows).rows
+    instance = np.array([int(lane.removeprefix("stream ")) for lane in rows.events["lane"].iloc[rows.at]])
+    window = np.searchsorted(windows[:, 0], rows.start, side="right") - 1
+    found = matched_inside(rows, whole.rows, whole.collectives, instance, window)
+    assert len(found.complete) == 6
+    pieces = {(number, *time) for number, *time in zip(found.instance, rows.start, rows.end, strict=True)}
+    assert sorted((start, end, bool(found.complete[number])) for number, start, end in pieces) == [
+        (0, 5, False),
+        (6, 25, False),
+        (20, 25, False),
+        (26, 30, False),
+        (26, 40, False),
+        (32, 36, True),
+    ]
+    assert found.notes == ("Of 5 collectives only a part is in this report: nothing is said of their waiting.",)
 
 
 def test_rows_without_a_device_and_other_kinds_have_no_instance():

@@ -65,6 +65,13 @@ def test_the_loop_of_a_program_makes_no_steps():
     assert numbers(join([named(*run, thread="other"), named(*marks)])) == [None, None, 0, 1, 2, 3, 4, 5]
 
 
+def test_spans_before_between_and_after_what_executes_programs_lie_in_none_of_it():
+    requests = [(f"request {place}", 20 * place, 20 * place + 14) for place in range(3)]
+    for runs in ([55], [15, 55], [15, 35, 55], [15, 35]):
+        executed = [("CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice", at, at + 4) for at in runs]
+        assert numbers(named(*requests, *executed)) == [0, 1, 2] + [None] * len(runs)
+
+
 @pytest.mark.parametrize(
     ("texts", "told"),
     [
@@ -111,6 +118,20 @@ def test_a_name_counts_only_if_most_work_is_launched_in_it():
     short = [(f"save {place}", 20 * place + 12, 20 * place + 16) for place in range(3)]
     assert numbers(named(*short)) == [None] * 3
     assert numbers(named(*((name, start - 3, end) for name, start, end in short))) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("last", "told"), [((40, 45), [0, 1, 2]), ((40, 50), [0, 1, 2]), ((41, 49), [None] * 3)])
+def test_a_name_counts_if_half_of_what_is_launched_from_one_to_the_next_is_launched_in_it(last, told):
+    spans = [(f"request {place}", *times) for place, times in enumerate(((0, 5), (20, 25), last))]
+    assert numbers(named(*spans)) == told
+
+
+@pytest.mark.parametrize(("outer", "inner"), [("a", "z"), ("z", "a")])
+def test_what_counts_nothing_stands_in_the_way_of_no_name_that_counts(outer, inner):
+    requests = [(f"{outer} {place}", 20 * place, 20 * place + 18) for place in range(3)]
+    copies = [(f"{inner} {place}", 20 * place + 1, 20 * place + 6) for place in range(3)]
+    others = [("load", 20 * place + 2, 20 * place + 12) for place in range(3)]
+    assert numbers(named(*requests, *copies, *others)) == [0, 1, 2] + [None] * 6
 
 
 def test_a_name_that_counts_beside_the_work_is_of_no_step():
@@ -163,6 +184,13 @@ def test_steps_at_the_edges_of_the_profile_that_lack_parts_are_cut():
     assert numbers(named(*spans)) == [None, 1, None, 2, None, 3, None, 4, None, 5, None, None]
     # One that lacks parts between others is a step.
     assert numbers(named(*spans[:3], *spans[4:])) == [None, 1, None, 2, 3, None, 4, None, 5, None, None]
+
+
+def test_half_of_the_steps_may_lack_a_part():
+    """The usual number of parts is then the smaller one, so that none of them was cut."""
+    parts = [(0, "backward"), (1, "forward"), (1, "backward"), (2, "forward"), (2, "backward"), (3, "forward")]
+    spans = named(*((f"step{step}/{part}", 10 * at, 10 * at + 9) for at, (step, part) in enumerate(parts)))
+    assert numbers(spans) == [0, 1, None, 2, None, 3]
 
 
 def test_a_part_that_holds_the_others_is_the_step():
@@ -229,3 +257,10 @@ def test_two_optimizers_steps_or_such_beside_the_work_tell_no_step():
     name = "Optimizer.step#SGD.step"
     assert numbers(named((name, 7, 9), (name, 17, 19))) == [None, None]
     assert numbers(named(*((name, at, at + 2) for at in (100, 110, 120)))) == [None] * 3
+
+
+def test_forward_passes_tell_steps_only_where_half_of_the_work_is_launched_in_them():
+    eight = work(*(("gpu:0", "compute", at, at + 5, at) for at in range(0, 80, 10)))
+    for last, told in ((30, [None] * 4), (40, [0, 1, 2, None])):
+        spans = named(*(("forward_step", at, at + 4) for at in (0, 10, 20, last)))
+        assert numbers(spans, eight) == told

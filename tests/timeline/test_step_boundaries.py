@@ -1,10 +1,14 @@
 """What tells the steps, where each begins and ends, and which rows are of which step."""
 
+import numpy as np
 import pytest
 
 from tests.stepped import annotations, boundaries, join, steps_of, table, work
+from tracekit.timeline.rows import rows
+from tracekit.timeline.step_boundaries import compiler_spans, compiler_times, steps_inside
 
 WINDOW = ("step", "start_ps", "end_ps")
+US = 10**6
 
 
 def both(*parts):
@@ -431,6 +435,20 @@ class TestPrograms:
         expected = ("jit_f", 4) if thread == "python" else ("candidate", 12)
         assert (steps.table["name"].unique().tolist(), len(steps.table)) == ([expected[0]], expected[1])
 
+    def test_the_first_execution_compiles_from_the_call_of_its_program_on(self):
+        runs = work(
+            *(("gpu:0", "compute", at, at + 9) for at in (20, 30, 40)), run_id=[1, 2, 3], hlo_module=["jit_f"] * 3
+        )
+        spans = annotations(
+            ("PjitFunction(g)", None, 0, 3),
+            ("backend_compile", None, 1, 2),
+            ("PjitFunction(f)", None, 4, 19),
+            ("backend_compile", None, 5, 12),
+            ("PjitFunction(f)", None, 25, 29),
+            ("backend_compile", None, 26, 28),
+        )
+        assert table(boundaries(runs, spans), "compile_ps") == [(7 + 2,), (0,), (0,)]
+
     def test_executions_around_less_than_half_of_the_work_are_no_steps(self):
         device_work = work(
             *(("tpu:0", "compute", start, start + 9) for start in (0, 10, 20)),
@@ -451,3 +469,59 @@ def test_without_marks_groups_or_executions_there_are_no_steps_and_it_is_said_wh
 def test_without_devices_there_are_no_steps():
     steps = boundaries(work(("cpu:?", "memcpy", 2, 8)), annotations(("train", 0, 0, 10)))
     assert steps.lacking == "The trace holds no work of a device, so it has no steps to measure."
+
+
+@pytest.mark.parametrize(
+    ("spans", "counted"),
+    [
+        ([("lower", 0, 400)], []),  # shorter than half a millisecond, and nothing is compiled after it
+        ([("lower", 0, 500)], [0]),
+        ([("lower", 9000, 9400)], []),
+        ([("lower", 0, 400), ("compile", 500, 600)], [0, 1]),
+        ([("compile", 0, 100), ("lower", 500, 900)], [0]),
+        ([("lower", 0, 400), ("lower", 500, 900), ("compile", 1000, 1100)], [1, 2]),
+        ([("lower", 0, 400), ("compile", 500, 600, "other")], [1]),
+        ([("lower", 0, 400, "other"), ("compile", 500, 600)], [1]),
+        ([("lower", 0, 400), ("step", 400, 450), ("compile", 500, 600)], [0, 2]),
+    ],
+)
+def test_a_compiler_ran_in_a_short_lowering_if_it_compiles_next_on_the_thread(spans, counted):
+    names = {"lower": "lower_sharding_computation", "compile": "backend_compile"}
+    marks = [
+        annotations((names.get(name, name), None, start * US, end * US), thread=(*thread, "python")[0])
+        for name, start, end, *thread in spans
+    ]
+    assert compiler_spans(join(marks)).tolist() == counted
+
+
+def test_a_compiler_ran_on_the_clock_of_its_host_or_of_one_without_rows_on_the_only_one():
+    spans = join([annotations(("backend_compile", None, at, at + 2), host=host) for host, at in (("a", 1), ("c", 9))])
+    of_a, of_b = (work((f"{host}/gpu:0", "compute", 0, 5), host=host, clock=host)[0] for host in "ab")
+    times = [compiler_times(rows(events), spans) for events in (of_a, join([of_a, of_b]), of_b)]
+    assert [{clock: its.tolist() for clock, its in each.items()} for each in times] == [
+        {"a": [[1, 3], [9, 11]]},
+        {"a": [[1, 3]]},
+        {"b": [[1, 3], [9, 11]]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("windows", "inside"),
+    [
+        ([(10, 20)], [1]),
+        ([(9, 30)], [1, 2]),
+        ([(0, 9), (10, 31)], [1, 2]),
+        ([(0, 19)], [0]),
+        ([(0, 30)], [0, 1, 2]),
+        ([(1, 11), (12, 29)], []),
+        ([], []),
+    ],
+)
+def test_inside_windows_are_the_steps_that_lie_whole_in_one_of_them(windows, inside):
+    device_work = work(*(("gpu:0", "compute", at + 2, at + 8, at) for at in (0, 10, 20)))
+    steps = boundaries(device_work, annotations(*(("train", at, 10 * at, 10 * at + 10) for at in range(3))))
+    found = steps_inside(steps, steps.step_of, {"": np.array(windows, np.int64).reshape(-1, 2)})
+    assert found.table["step"].tolist() == inside
+    assert found.step_of.tolist() == [inside.index(step) if step in inside else -1 for step in range(3)]
+    assert bool(found.lacking) is not bool(inside)
+    assert steps_inside(steps, steps.step_of, {"other": np.array([[0, 99]])}).table.empty

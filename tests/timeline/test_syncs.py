@@ -50,6 +50,15 @@ def test_a_lane_that_waits_holds_what_is_launched_on_it_from_then_on():
     assert (syncs.awaited.tolist(), syncs.follower.tolist()) == ([0], [2])
 
 
+def test_a_lane_that_waits_holds_the_first_that_any_process_launches_on_it():
+    rows = [row(0, 9, 1), row(20, 30, 2, lane="2"), row(40, 50, 3, lane="2"), row(2, 5, 4, lane="2")]
+    for processes in (["7", "7", "8", "9"], ["7", "8", "7", "9"], ["7", "9", "8", "7"]):
+        launches = calls((1, 0, 1), (2, 7, 8), (3, 8, 9), (4, 1, 2)).assign(process=pd.Categorical(processes))
+        syncs = waits(wait(6, device="gpu:0", lane="2", on_lane="1"))
+        whole = timeline_of(Trace(work(*rows), launches=launches, syncs=syncs))
+        assert whole.rows.start[whole.syncs.follower].tolist() == [20]
+
+
 def test_waits_without_rows_and_rows_without_waits_give_nothing():
     assert timeline([], [], [wait(5)]).syncs.awaited.tolist() == [-1]
     assert timeline([row(0, 9)], [], []).syncs.awaited.tolist() == []
@@ -228,6 +237,19 @@ def test_without_any_record_of_waits_of_lanes_many_equally_prompt_starts_tell_th
     assert resumed_in_rounds([5] * 5) == 5
     assert resumed_in_rounds([3, 4, 4, 5, 4, 3]) == 6
     assert resumed_in_rounds([3] * 8, late=(2,)) == 7
+
+
+def test_prompt_starts_are_counted_on_each_lane_of_each_device():
+    rows, launched = [], []
+    for at in range(5):
+        start = 1000 * at
+        for device, begin in ((0, 505), (1, 405)):
+            k = 4 * at + 2 * device
+            rows.append(row_us(start + 10, start + begin - 5, k + 1, "12"[device], f"gpu:{device}"))
+            rows.append(row_us(start + begin, start + begin + 50, k + 2, "21"[device], f"gpu:{device}"))
+            launched += [(k + 1, start, start + 5), (k + 2, start + 6, start + 8)]
+    syncs = timeline(rows, calls_us(*launched), []).syncs
+    assert len(syncs.resumed) == 10
 
 
 def test_prompt_starts_that_are_few_or_not_alike_tell_nothing():

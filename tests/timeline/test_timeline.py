@@ -204,6 +204,13 @@ def test_windows_keep_the_names_of_their_table():
     assert timeline.inside((12, 45)).windows.to_numpy().tolist() == [["", "window", 12, 45]]
 
 
+@pytest.mark.parametrize("at", [4, 5])
+def test_a_row_of_no_length_is_in_the_window_that_begins_with_it_or_holds_it_but_in_none_that_ends_there(at):
+    windows = [(at, at + 5), (at - 1, at + 1), (at - 3, at), (at + 1, at + 9)]
+    rows = [timeline_of(events(("gpu:0", "compute", at, at)), window).rows for window in windows]
+    assert [each.start.tolist() for each in rows] == [[at], [at], [], []]
+
+
 def test_windows_of_no_length_and_none_hold_nothing():
     for windows in ((20, 20), np.zeros((0, 2), np.int64), {}, WINDOWS["a table"][:0]):
         inside = timeline_of(train()).inside(windows)
@@ -457,3 +464,20 @@ def test_a_timeline_that_nobody_holds_goes_at_once_with_all_its_parts():
         assert unions_ref() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "stated", "size"),
+    [
+        (["rank0", "rank2", "rank1"], None, 3),
+        (["rank3"], None, 4),
+        (["rank0", "rank1"], 8, 8),
+        (["rank6"], 2, 7),
+        (["rank0", "mine"], None, None),
+        (["process0", "process1"], None, None),
+        ([], None, None),
+    ],
+)
+def test_a_job_has_as_many_ranks_as_a_file_states_or_as_the_numbers_of_the_files_count(hosts, stated, size):
+    table = frame(HOST_COLUMNS, {"host": hosts, "world_size": [stated] * len(hosts)})
+    assert timeline_of(Trace(events=events(), hosts=table)).world_size == size

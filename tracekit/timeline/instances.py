@@ -300,7 +300,7 @@ def _groups(
 def _example(texts: set[str]) -> str:
     text = min(texts)
     short = text if len(text) <= 40 else f"{text[:37]}..."
-    return short if len(texts) == 1 else f"{short} and {len(texts) - 1} other lists"
+    return short if len(texts) == 1 else f"{short} and {quantity(len(texts) - 1, 'other list')}"
 
 
 Groups = list[list[int]]

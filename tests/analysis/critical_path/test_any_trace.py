@@ -1,5 +1,7 @@
 """Any trace, however odd: the loops against the same rules written down as a recursion, and what must always hold."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -158,6 +160,35 @@ def test_with_everything_the_replay_gives_the_measured_times_and_the_paths_fill_
         # What a thread did before its node, or after it.
         lies_beside = (until <= dag.start[node]) | (dag.end[node] <= since)
         assert (lies_in | ~of_row & (~of_host | lies_beside)).all()
+
+
+@settings(max_examples=50)
+@given(traces())
+def test_nodes_stand_by_start_and_those_without_length_first(case):
+    dag, _, _ = graph_and_cuts(case)
+    assert sorted(dag.order.tolist()) == [*range(len(dag.start))]
+    times = [(dag.start[i], dag.end[i] > dag.start[i]) for i in dag.order]
+    assert times == sorted(times)
+
+
+@settings(max_examples=40)
+@given(traces())
+def test_each_run_is_replayed_for_itself_and_so_is_its_path_found(case):
+    dag, cuts, op = graph_and_cuts(case)
+    windows = [*pairwise(cuts)]
+    together = plan(dag, runs_of(dag, *windows))
+    path = find_paths(dag, together, np.ones(len(windows), bool), op)
+    lengths_ps, parts, of_op, pieces = replay(dag, together, WHAT, op), [], 0, []
+    for number, window in enumerate(windows):
+        alone = plan(dag, runs_of(dag, window))
+        assert lengths_ps[number].tolist() == replay(dag, alone, WHAT, op)[0].tolist()
+        of_window = find_paths(dag, alone, np.ones(1, bool), op)
+        parts += of_window.parts.tolist()
+        of_op = of_op + of_window.of_op
+        pieces += zip(*(column.tolist() for column in list(vars(of_window).values())[3:]), strict=True)
+    assert path.parts.tolist() == parts
+    assert path.of_op.tolist() == of_op.tolist()
+    assert [*zip(*(column.tolist() for column in list(vars(path).values())[3:]), strict=True)] == pieces
 
 
 @settings(max_examples=60)

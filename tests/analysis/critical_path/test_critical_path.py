@@ -1,5 +1,6 @@
 """The critical path of a trace whose answer is known, what it says without evidence, and real traces."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -15,6 +16,7 @@ from tracekit.analysis.critical_path.critical_path import PARTS, critical_path
 from tracekit.analysis.critical_path.longest_path import Part, Paths
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed, refusals
 from tracekit.analysis.explain import explain
+from tracekit.analysis.steps import steps
 from tracekit.columns import concat
 from tracekit.timeline.instances import CollectiveInstances, Unseen
 from tracekit.timeline.timeline import timeline_of
@@ -108,6 +110,21 @@ def test_steps_that_are_left_out_are_not_looked_at_and_work_at_their_edges_is_cu
     ]
 
 
+def test_what_runs_in_a_step_without_being_of_one_may_be_its_path():
+    """A copy that was launched before the first step belongs to none, and ends last in it."""
+    rows_of = [("gpu:0", "c", "memcpy", 2, 9, {"correlation_id": 9})]
+    rows_of += [("gpu:0", "s", "compute", at + 1, at + 5, {"correlation_id": at}) for at in (0, 10, 20)]
+    calls = [("t", -5, -4, 9), *(("t", at, at + 1, at) for at in (0, 10, 20))]
+    timeline = timeline_of(trace(rows_of, calls, [("t", at, at + 10, "train", at) for at in (0, 10, 20)]))
+    assert timeline.steps.step_of.tolist() == [0, -1, 1, 2]
+    found = critical_path(timeline, steps(timeline).table).path
+    assert found.loc[found["at"] == 0, ["part", "start_ps", "end_ps"]].to_numpy(object).tolist() == [
+        ["unexplained", 0, 2],
+        ["memcpy", 2, 9],
+        ["unexplained", 9, 10],
+    ]
+
+
 def test_without_steps_all_rows_of_each_clock_are_one():
     two_clocks = trace(
         [
@@ -190,6 +207,25 @@ def test_where_few_collectives_lack_a_rank_what_would_be_without_them_is_told(lo
         (reason,) = refusals(rows, instances, Unseen.RANKS, needed, paths, np.full((1, 4), 30), tried)
         expected = "the trace does not show all ranks of its collectives, so what these waited for is not known"
         assert reason == (expected if refused else "")
+
+
+@pytest.mark.parametrize(
+    ("saved_ps", "lost", "is_refused"), [(0, 9, False), (30, 9, False), (31, 9, True), (31, 0, False)]
+)
+def test_what_other_ranks_may_take_is_not_said_to_be_saved(saved_ps, lost, is_refused):
+    every = [("gpu:0", "s", "collective", at, at + 1) for at in range(30)]
+    rows, paths = timeline_of(trace(every)).rows, Paths(np.eye(1, len(Part), dtype=np.int64) * 1000, *[np.zeros(0)] * 6)
+    numbers = np.arange(30)
+    instances = CollectiveInstances(numbers, numbers, numbers, numbers, numbers >= lost, ("all-reduce",), ())
+    lengths = np.array([[1000, 1000 - saved_ps] * 2])
+    (reason,) = refusals(rows, instances, Unseen.RANKS, numbers >= 0, paths, lengths, [(Removed.OP, "gemm")])
+    expected = "the trace does not show all ranks of its collectives, so when other ranks would have come is not known"
+    assert reason == (expected if is_refused else "")
+
+
+def test_work_on_an_unknown_device_takes_its_time_whatever_is_removed():
+    what_if = path(trace([("cpu:1", "p", "memcpy", 0, 10), ("cpu:?", "p", "compute", 0, 10)])).what_if.set_index("what")
+    assert what_if["predicted_ps"].to_dict() == {"copies": 10, "op": 10}
 
 
 def test_of_copies_whose_device_is_unknown_no_what_if_is_told():
@@ -361,6 +397,82 @@ def test_a_frame_around_a_silent_wait_is_no_proof_of_work(next_us, host_work_us)
     assert total["compute"] == 400 - next_us - 5 + (190 if host_work_us == 40 else 0)
 
 
+def test_a_stretch_is_named_by_the_wait_of_its_own_thread_or_else_of_another_one_of_its_host():
+    rows_of = [
+        ("gpu:0", "s", "compute", 5 * US, 20 * US, {"correlation_id": 0}),
+        ("gpu:0", "s", "compute", 105 * US, 110 * US, {"correlation_id": 1}),
+    ]
+    launches = [("t", 0, 2 * US, 0, "first"), ("t", 100 * US, 102 * US, 1, "second")]
+    spans = [
+        ("t", 30 * US, 70 * US, "Wait for it"),
+        ("u", 10 * US, 99 * US, "Wait for more"),
+        ("u", 25 * US, 95 * US, "work"),
+        ("t", 10 * US, 99 * US, "Wait elsewhere"),
+        ("t", 71 * US, 72 * US, "Wait a little"),
+    ]
+    whole = trace(rows_of, launches, spans)
+    elsewhere = whole.spans.assign(host=pd.Categorical(["h", "h", "h", "elsewhere", "h"]))
+    result = path(replace(whole, spans=elsewhere))
+    assert [
+        (row["part"], row["span_on"], row["span"], row["waits"], row["start_ps"] // US, row["end_ps"] // US)
+        for row in result.unexplained.to_dict("records")
+    ] == [
+        ("unexplained", "t", "Wait for it", True, 30, 70),
+        ("host, nothing recorded", "u", "Wait for more", True, 72, 100),
+        ("host, nothing recorded", "u", "Wait for more", True, 20, 30),
+        ("unexplained", "t", "Wait a little", True, 71, 72),
+        ("host, nothing recorded", "u", "Wait for more", True, 70, 71),
+    ]
+    assert set(result.unexplained["on"] + result.unexplained["after"] + result.unexplained["until"]) == {"tfirstsecond"}
+
+
+def test_a_stretch_is_during_a_wait_that_is_most_of_it_or_until_one_that_begins_later():
+    rows_of = [
+        ("gpu:0", "s", "compute", 5 * US, 20 * US, {"correlation_id": 0}),
+        ("gpu:0", "s", "compute", 105 * US, 110 * US, {"correlation_id": 1}),
+    ]
+    launches = [("t", 0, 2 * US, 0, "first"), ("t", 100 * US, 102 * US, 1, "second")]
+    unknown = ("t", 30 * US, 90 * US, None, None, None, None, None)
+    columns = ["after", "until", "during", "start_ps", "end_ps"]
+    found = path(trace(rows_of, launches, syncs=[unknown])).unexplained[columns].to_numpy(object, na_value=None)
+    assert sorted(found.tolist(), key=lambda row: row[3]) == [
+        ["first", "wait", None, 5 * US, 30 * US],
+        [None, None, "wait", 30 * US, 90 * US],
+        ["wait", "second", None, 90 * US, 100 * US],
+    ]
+
+
+@pytest.mark.parametrize("known_waits", range(3))
+def test_a_pool_waits_while_the_thread_does_that_dispatches_its_programs(known_waits):
+    rows_of = [
+        ("gpu:0", "s", "compute", 5 * US, 20 * US, {"correlation_id": 0}),
+        ("gpu:0", "s", "compute", 205 * US, 210 * US, {"correlation_id": 1}),
+    ]
+    launches = [("pool", 0, 2 * US, 0, "first"), ("pool", 200 * US, 202 * US, 1, "second")]
+    spans = [("python", -30 * US, -20 * US, "PjitFunction(f)"), ("python", 90 * US, 150 * US, "Wait for it")]
+    syncs = [("pool", (3 + at) * US, (4 + at) * US, None, None, "gpu:0", "s", None) for at in range(known_waits)]
+    total = path(trace(rows_of, launches, spans, syncs)).total.set_index("part")["time_ps"] / US
+    assert (total["unexplained"], total["host, nothing recorded"]) == (60, 200 - 20 - 60)
+
+
+@pytest.mark.parametrize("end_us", [92, 105])
+def test_a_path_through_a_call_around_others_says_during_what(end_us):
+    rows_of = [("gpu:0", "s", "compute", 70 * US, 80 * US, {"correlation_id": 1})]
+    launches = [
+        ("t", 0, 5 * US, 7, "first"),
+        ("t", 10 * US, end_us * US, 8, "around"),
+        ("t", 60 * US, 68 * US, 1, "own"),
+    ]
+    found = path(trace(rows_of, launches), step_table((0, 80 * US))).path
+    assert found[["part", "on", "name", "time_ps"]].to_numpy(object).tolist() == [
+        ["host work", "t", "first", 5 * US],
+        ["host, nothing recorded", "t", "between first and own", 5 * US],
+        ["host launch", "t", "during around", 50 * US],
+        ["launch latency", "gpu:0", "compute", 10 * US],
+        ["compute", "gpu:0", "compute", 10 * US],
+    ]
+
+
 @pytest.mark.parametrize(
     ("last_call", "spans", "parts"),
     [
@@ -481,3 +593,11 @@ def test_a_synchronous_copy_bounds_its_call_where_that_returned_a_little_before_
     result = path(trace(rows_of, calls, work))
     (copies,) = result.what_if.loc[result.what_if["what"] == "copies", "ratio"]
     assert (copies < 0.5) == is_bound
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_collective_without_all_its_ranks_in_any_place_forbids_what_if(place):
+    kinds = ["collective" if at == place else "compute" for at in range(3)]
+    rows_of = [("gpu:0", "s", kind, 10 * at + 2, 10 * at + 12, {"ranks": "0,1"}) for at, kind in enumerate(kinds)]
+    what_if = path(trace(rows_of, [("t", 0, 1, 7)])).what_if.set_index("what")
+    assert "the trace does not show all ranks" in what_if.loc["collectives", "reason"]

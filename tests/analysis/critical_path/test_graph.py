@@ -33,7 +33,7 @@ def test_a_gpu_runs_a_stream_in_order_and_a_cpu_or_tpu_device_all_its_rows():
     three_devices = trace(
         [
             ("gpu:0", "a", "compute", 0, 4),
-            ("gpu:0", "b", "compute", 5, 6),
+            ("gpu:0", "b", "compute", 1, 5),
             ("gpu:0", "a", "compute", 7, 9),
             ("tpu:0", "a", "compute", 0, 4),
             ("tpu:0", "b", "compute", 5, 6),
@@ -76,6 +76,17 @@ def test_an_asynchronous_pair_is_in_flight_beside_the_queue_which_waits_at_its_d
     assert (dag.start[done_node], dag.end[done_node]) == (9 * US, 9 * US)
     assert edge_counts(dag)[Dependency.ASYNC_DONE] == (1, 0)
     assert waits_for(dag)[behind] == (done_node,)
+
+
+def test_a_copy_with_a_wait_beside_which_its_queue_ran_nothing_is_in_the_queue():
+    rows_of = [
+        (device, "o", kind, start, end, {"wait_ps": wait})
+        for device in ("tpu:0", "tpu:1", "tpu:2")
+        for kind, start, end, wait in (("compute", 3, 5, None), ("memcpy", 5, 9, 3), ("compute", 9, 12, None))
+    ]
+    dag = graph_of(trace(rows_of))
+    assert waits_for(dag) == [(), (0,), (1,), (), (3,), (4,), (), (6,), (7,)]
+    assert (dag.end - dag.start).tolist() == [2, 4, 3] * 3
 
 
 def test_a_pair_that_nothing_waited_for_was_in_flight_for_nobody_knows_how_long():
@@ -239,6 +250,18 @@ def test_ops_of_other_streams_wait_for_their_operands_through_ops_that_left_no_r
     assert edge_counts(dag)[Dependency.OPERAND] == (1, 0)
 
 
+def test_an_op_waits_for_all_operands_of_those_that_left_no_row():
+    ends = [5, 3, 4, 8, 20, 20]
+    rows_of = [
+        ("gpu:0", str(op), "compute", 10 * (op >= 4), end, {"op": op, "run_id": 1}) for op, end in enumerate(ends)
+    ]
+    # Two ops read through one of no row each, which read two ops each, one of them both.
+    operands = [(4, 6), (4, 7), (6, 0), (6, 1), (7, 1), (7, 2), (5, 7), (5, 3)]
+    dag = graph_of(trace(rows_of, operands=operands, ops=8))
+    ends_waited_for = [sorted(dag.end[list(nodes)].tolist()) for nodes in waits_for(dag)]
+    assert sorted(map(tuple, ends_waited_for)) == [(), (), (), (), (3, 4, 5), (3, 4, 8)]
+
+
 def test_a_cpu_device_begins_when_the_copy_has_arrived_that_its_thread_ran_before():
     def after_copy(launched, thread="p"):
         rows_of = [
@@ -283,6 +306,10 @@ def host_work(spans, *calls, work=()):
 
 def test_between_two_calls_the_host_works_where_a_span_says_so():
     assert host_work([("t", 12, 18)], ("t", 0, 10), ("t", 20, 30)) == [0, 6]
+
+
+def test_before_its_first_call_the_host_works_where_a_span_says_so_also_before_time_0():
+    assert host_work([("t", -10, 5), ("t", 7, 15)], ("t", 10, 20)) == [18]
 
 
 def test_between_two_calls_the_host_works_where_its_operators_run():
@@ -414,6 +441,14 @@ def test_calls_of_a_thread_that_overlap_by_rounding_follow_each_other(overlap_ps
     assert edge_counts(dag)[Dependency.THREAD_ORDER][1] == 0
 
 
+def test_a_short_call_is_cut_to_the_next_that_overlaps_it_by_rounding():
+    half = US // 2
+    calls = [("t", 0, US), ("t", 10 * US, 10 * US + half), ("t", 10 * US + half - 1000, 12 * US)]
+    dag = graph_of(trace([("gpu:0", "s", "compute", 20 * US, 21 * US)], [(*call, k) for k, call in enumerate(calls)]))
+    assert dag.end[:3].tolist() == [US, 10 * US + half - 1000, 12 * US]
+    assert dag.predecessor[:3].tolist() == [-1, 0, 1]
+
+
 def test_a_wait_for_a_row_and_the_next_call_stay_in_order_where_they_overlap_by_rounding():
     calls = [("t", 0, US, 0), ("t", 30 * US - 1000, 31 * US, 1)]
     rows = [
@@ -423,3 +458,62 @@ def test_a_wait_for_a_row_and_the_next_call_stay_in_order_where_they_overlap_by_
     dag = graph_of(trace(rows, calls, syncs=[("t", 5 * US, 30 * US, None, None, "gpu:0", "s", None)]))
     assert waits_for(dag)[:3] == [(), (2,), (0, 3)]
     assert dag.start[2] == dag.end[2] == dag.start[1]
+
+
+def test_a_thread_that_stood_still_until_its_work_was_done_saw_the_last_of_it_end():
+    calls = [("t", 0, US, 0), ("t", 2 * US, 3 * US, 1), ("t", 201 * US, 202 * US, 2)]
+    for ends in ((200, 50), (50, 200)):
+        rows_of = [
+            ("gpu:0", lane, "compute", 5 * US, end * US, {"correlation_id": at})
+            for at, (lane, end) in enumerate(zip("ab", ends, strict=True))
+        ]
+        dag = graph_of(trace([*rows_of, ("gpu:0", "a", "compute", 210 * US, 220 * US, {"correlation_id": 2})], calls))
+        assert dag.end[waits_for(dag)[2][0]] == 200 * US
+
+
+@pytest.mark.parametrize("begins", [(5, 10), (10, 5)])
+def test_of_waits_that_return_at_once_the_one_that_began_first_stands_first(begins):
+    rows_of = [("gpu:0", "s", "compute", US, 60 * US, {"correlation_id": 0})]
+    syncs = [
+        (thread, at * US, 60 * US, None, None, "gpu:0", "s", None) for thread, at in zip("tu", begins, strict=True)
+    ]
+    dag = graph_of(trace(rows_of, [("t", 0, US, 0)], syncs=syncs))
+    assert dag.start[1:3].tolist() == [60 * US] * 2
+    assert [node for node in dag.order.tolist() if node in (1, 2)] == ([1, 2] if begins == (5, 10) else [2, 1])
+
+
+def test_a_call_long_after_one_that_launched_nothing_follows_that_one():
+    calls = [("t", 0, US, 7), ("t", 100 * US, 101 * US, 1)]
+    dag = graph_of(trace([("gpu:0", "a", "compute", 102 * US, 110 * US, {"correlation_id": 1})], calls))
+    assert (dag.predecessor.tolist(), dag.lag_ps.tolist()) == ([-1, 0, -1], [0, 0, 0])
+
+
+def test_at_one_moment_nodes_without_length_stand_first():
+    dag = graph_of(trace([("gpu:0", "s", "compute", 5, 9), ("gpu:1", "s", "compute", 5, 5)]))
+    assert (dag.start.tolist(), dag.end.tolist(), dag.order.tolist()) == ([5, 5], [9, 5], [1, 0])
+
+
+@pytest.mark.parametrize("more", range(1, 5))
+def test_rows_wait_for_the_same_rows_whatever_calls_of_another_thread_stand_before_them(more):
+    """An asynchronous pair, a lane that waits for another, and an operand that another lane gives."""
+    events = [
+        ("tpu:0", "o", "compute", 0, 2 * US),
+        ("tpu:0", "o", "memcpy", 2 * US, 9 * US, {"wait_ps": 3 * US}),
+        ("tpu:0", "o", "compute", 2 * US, 6 * US),
+        ("tpu:0", "o", "compute", 9 * US, 10 * US),
+        ("gpu:0", "a", "compute", 2, 20, {"correlation_id": 1, "op": 0, "run_id": 1}),
+        ("gpu:0", "b", "compute", 5, 9, {"correlation_id": 2}),
+        ("gpu:0", "b", "compute", 20, 30, {"correlation_id": 3}),
+        ("gpu:0", "c", "compute", 40, 50, {"op": 1, "run_id": 1}),
+    ]
+    calls, syncs = [("t", 0, 2, 1), ("t", 3, 4, 2), ("t", 8, 9, 3)], [("t", 6, 7, "gpu:0", "b", "gpu:0", "a", 5)]
+    others = [("u", 100 + 10 * at, 105 + 10 * at, 90 + at) for at in range(more)]
+    few, many = (
+        graph_of(trace(events, of, syncs=syncs, operands=[(1, 0)], ops=2)) for of in (calls, [*calls, *others])
+    )
+    assert [edge_counts(few)[edge] for edge in (Dependency.ASYNC_DONE, Dependency.STREAM_WAIT, Dependency.OPERAND)] == [
+        (1, 0)
+    ] * 3
+    moved = [tuple(node + more for node in nodes) for nodes in waits_for(few)[3:]]
+    assert waits_for(many)[3 + more :] == moved
+    assert edge_counts(many)[Dependency.ASYNC_DONE] == (1, 0)

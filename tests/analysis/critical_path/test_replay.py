@@ -1,9 +1,11 @@
 """The replay against a simulator that counts ticks: it must give the program's length, and what it would be without."""
 
 from dataclasses import replace
+from itertools import pairwise
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ from tests.graph_traces import runs_of, trace
 from tests.simulated import Do, Program, run
 from tracekit.analysis.critical_path.graph import CALL, WORK, graph
 from tracekit.analysis.critical_path.longest_path import Part, find_paths
-from tracekit.analysis.critical_path.replay import Without, plan, replay
+from tracekit.analysis.critical_path.replay import Without, plan, replay, slots_of_nodes
 from tracekit.timeline.timeline import timeline_of
 
 LENGTHS = st.integers(1, 9)
@@ -235,3 +237,77 @@ def test_a_row_without_length_at_the_edge_of_two_steps_is_in_the_later_one():
         [0, 0, 1],
         [10, 5, 0],
     )
+
+
+def test_what_nothing_explains_before_a_row_is_kept_whatever_the_host_did_not_do():
+    dag = trace_graph(trace([("tpu:0", "o", "compute", 3, 10)]))
+    scenarios = [Without(), Without((CALL, WORK), prompt=True), Without(slack=True)]
+    assert replay(dag, whole(dag, 10), scenarios, np.full(len(dag.start), -1, np.int32)).tolist() == [[10, 10, 7]]
+
+
+def test_a_step_in_which_nothing_ended_is_explained_by_nothing():
+    dag = trace_graph(trace([(f"tpu:{k}", "o", "compute", 0, 20) for k in range(2)]))
+    path = find_paths(dag, plan(dag, runs_of(dag, (0, 10, 20))), np.array([True, True]))
+    assert path.parts[:, Part.UNEXPLAINED].tolist() == [10, 0]
+    assert path.parts[:, Part.COMPUTE].tolist() == [0, 10]
+
+
+@pytest.mark.parametrize("threads", ["t", "tu"])
+def test_a_thread_is_in_the_call_around_the_one_that_the_path_leads_to(threads):
+    rows_of, calls = [], []
+    for at, thread in enumerate(threads):
+        rows_of.append((f"gpu:{at}", "a", "compute", 70, 80 + at, {"correlation_id": at}))
+        calls += [(thread, 0, 5, 90), (thread, 10, 100, 91), (thread, 60, 68, at)]
+    dag = trace_graph(trace(rows_of, calls))
+    parts = find_paths(dag, whole(dag, 80 + len(threads) - 1), np.array([True])).parts[0]
+    parts_ps = {Part(part).name: int(time) for part, time in enumerate(parts) if time}
+    # Backwards: the row, its launch since 60, the call around since 10, nothing that is recorded, a call of no row.
+    assert parts_ps == {
+        "COMPUTE": 10 + len(threads) - 1,
+        "LAUNCH_LATENCY": 10,
+        "HOST_LAUNCH": 50,
+        "HOST_UNRECORDED": 5,
+        "HOST_WORK": 5,
+    }
+
+
+def test_steps_of_several_runs_have_the_lengths_that_their_own_run_gives():
+    dag = trace_graph(trace([("tpu:0", "o", "compute", 2, 10), ("tpu:0", "o", "compute", 20, 27)]))
+    lengths = replay(dag, plan(dag, runs_of(dag, (0, 5, 10), (20, 30))), [Without()], np.full(2, -1, np.int32))
+    assert lengths.tolist() == [[0], [10], [7]]
+
+
+@st.composite
+def readers(draw):
+    """Runs of nodes, each of which may wait for two earlier ones of its run, and by further edges for others."""
+    first, predecessor, launch, edge_first, edge = [0], [], [], [0], []
+    for nodes in draw(st.lists(st.integers(0, 9), min_size=1, max_size=3)):
+        for node in range(nodes):
+            earlier = st.integers(-1, node - 1)
+            predecessor.append(draw(earlier))
+            launch.append(draw(earlier))
+            edge += [x for x in draw(st.lists(earlier, max_size=3)) if x >= 0]
+            edge_first.append(len(edge))
+        first.append(len(predecessor))
+    return tuple(np.array(column, np.int32) for column in (first, predecessor, launch, edge_first, edge))
+
+
+@settings(max_examples=100)
+@given(readers())
+def test_no_more_times_are_kept_than_are_still_to_be_read_and_none_is_overwritten_before(plan_columns):
+    first, predecessor, launch, edge_first, edge = plan_columns
+    slot, live = slots_of_nodes(*plan_columns)
+    most = 0
+    for base, end in pairwise(first.tolist()):
+        read_until = {
+            base + int(x): p
+            for p in range(base, end)
+            for x in (predecessor[p], launch[p], *edge[edge_first[p] : edge_first[p + 1]])
+            if x >= 0
+        }
+        for p in range(base, end):
+            kept = [x for x in range(base, p + 1) if read_until.get(x, p) > p]
+            assert len({slot[x] for x in kept} - {0}) == len(kept)
+            most = max(most, len(kept))
+    assert live == most + 1
+    assert (slot < live).all()
