@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from tracekit.errors import TracekitError, ViewError
 from tracekit.view import server_process
+from tracekit.view.file_names import without_directories
 
 SUFFIX = ".xplane.pb"
 
@@ -105,10 +106,13 @@ def _check_installed() -> None:
 
 
 def _link(mirror: Path, runs: dict[str, list[Path]]) -> None:
-    """Make `mirror` a logdir of links to the trace files."""
+    """Make `mirror` a logdir of links to the trace files, and of copies of those that name files elsewhere."""
     for run, files in runs.items():
         subdirectory, _, name = run.rpartition("/")
         directory = mirror / subdirectory / "plugins" / "profile" / name
         directory.mkdir(parents=True)
         for file in files:
-            (directory / file.name).symlink_to(file.resolve())
+            if (copy := without_directories(file)) is None:
+                (directory / file.name).symlink_to(file.resolve())
+            else:
+                (directory / file.name).write_bytes(copy)

@@ -1,0 +1,65 @@
+"""A trace whose programs are called like files elsewhere: what TensorBoard is given of it, and what it writes."""
+
+import pytest
+
+from tests.readers.xspaces import metadata_plane, write
+from tests.view.served import HTTP, serving
+from tracekit.errors import ViewError
+from tracekit.readers.protobuf_decoder import Fields
+from tracekit.view.file_names import without_directories
+
+
+def field(number: int, content: bytes) -> bytes:
+    size = len(content)
+    length = bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
+    return bytes([number << 3 | 2]) + length + content
+
+
+def names(content: bytes) -> set[str]:
+    """The names in the metadata of programs, and of their modules."""
+    found = set()
+    for plane in Fields(content, (0, len(content))).messages(1):
+        for entry in Fields(content, plane).messages(4):
+            for metadata in Fields(content, entry).messages(2):
+                found.add(Fields(content, metadata).text(2))
+                for stat in Fields(content, metadata).messages(5):
+                    for proto in Fields(content, stat).messages(6):
+                        for each in Fields(content, proto).messages(1):
+                            found.add(Fields(content, each).text(1))
+    return found
+
+
+def trace(path, name, inner):
+    return write(path, metadata_plane(**{name: field(1, inner.encode())}))
+
+
+def test_what_separates_directories_is_replaced_in_the_names_of_programs_and_nothing_else(tmp_path):
+    path = trace(tmp_path / "h.xplane.pb", "../../up_7", "..\\/x/jit_f")
+    content = without_directories(path)
+    assert names(content) == {".._.._up(7)", "..__x_jit_f"}
+    assert len(content) == path.stat().st_size
+    assert without_directories(trace(tmp_path / "i.xplane.pb", "jit_f_7", "jit_f")) is None
+
+
+def test_a_proto_that_is_damaged_is_none_and_a_damaged_file_is_refused(tmp_path):
+    path = write(tmp_path / "h.xplane.pb", metadata_plane(jit_f_7=field(1, b"../x") + b"\x0b"))
+    assert b"../x" not in without_directories(path)
+    whole = trace(tmp_path / "i.xplane.pb", "../x_7", "x").read_bytes()
+    # A group, which others pass over, before all that stands behind it.
+    path.write_bytes(b"\x0b\x0c" + whole)
+    with pytest.raises(ViewError, match=r"h\.xplane\.pb is damaged at byte 1"):
+        without_directories(path)
+
+
+def test_tensorboard_writes_no_program_outside_of_the_mirror(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "temporary").mkdir()
+    upwards = f"{'../' * 20}{str(elsewhere)[1:]}/program"
+    path = trace(tmp_path / "h.xplane.pb", f"{upwards}_7", upwards)
+    with serving(str(path), "--port", "0", temporary=tmp_path / "temporary") as (_, address):
+        tools = f"{address.partition('/?')[0]}/data/plugin/profile/run_tools?run={tmp_path.name}"
+        assert HTTP.open(tools, timeout=60).status == 200
+        written = [each.name for each in (tmp_path / "temporary").glob("**/*.hlo_proto.pb")]
+    assert written
+    assert not list(elsewhere.iterdir())

@@ -1,0 +1,80 @@
+"""What XProf makes names of files of: the programs in a trace, which whoever wrote it has named.
+
+It writes the proto of each program beside the trace, as `<module>(<id>).hlo_proto.pb`, and takes `../` in the name of a
+module for a directory (XProf 2.24, convert/xplane_to_hlo.cc): a trace could write files anywhere.
+"""
+
+import mmap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tracekit.errors import ViewError
+from tracekit.readers import protobuf_decoder as protobuf
+
+_METADATA = b"/host:metadata"
+_SEPARATORS = bytes.maketrans(b"/\\", b"__")
+Span = tuple[int, int]
+
+
+def without_directories(file: Path) -> bytes | None:
+    """The bytes of an XSpace with `_` for what separates directories in the names of its programs; None where no name
+    has any, so that the file itself may be shown.
+
+    Raises ViewError for a file that is damaged: XProf may find names in it that are not found here.
+    """
+    if not file.stat().st_size:
+        return None
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        try:
+            changes = [*_changes(held)]
+        except protobuf.Broken as broken:
+            raise ViewError(
+                f"{file} is damaged at byte {broken.args[0]}, and TensorBoard reads whole files only: `tracekit "
+                "report` reads what is whole of it"
+            ) from None
+        if not changes:
+            return None
+        changed = bytearray(held)
+    for (start, end), new in changes:
+        changed[start:end] = new
+    return bytes(changed)
+
+
+def _changes(buf: mmap.mmap) -> Iterator[tuple[Span, bytes]]:
+    """Where a name is to be changed, and what it is then; of equal length, so that what is around it stays whole."""
+    for plane in _messages(buf, (0, len(buf)), 1):
+        is_metadata = any(buf[start:end] == _METADATA for start, end in _messages(buf, plane, 2))
+        for entry in _messages(buf, plane, 4):
+            for metadata in _messages(buf, entry, 2):
+                if is_metadata:
+                    for field in (2, 4):  # name, display_name
+                        yield from _separated(buf, _messages(buf, metadata, field))
+                for stat in _messages(buf, metadata, 5):
+                    for proto in _messages(buf, stat, 6):
+                        yield from _of_proto(buf, proto, is_metadata)
+
+
+def _of_proto(buf: mmap.mmap, proto: Span, is_certain: bool) -> Iterator[tuple[Span, bytes]]:
+    """The same of an HloProto. Where it is certain to be one, one that is damaged becomes zeros, which are none: what
+    XProf reads of it is not known."""
+    try:
+        names = [span for module in _messages(buf, proto, 1) for span in _messages(buf, module, 1)]
+    except protobuf.Broken:
+        if is_certain:
+            yield proto, bytes(proto[1] - proto[0])
+        return
+    yield from _separated(buf, names)
+
+
+def _separated(buf: mmap.mmap, names: Iterable[Span]) -> Iterator[tuple[Span, bytes]]:
+    for start, end in names:
+        name = buf[start:end]
+        if (new := name.translate(_SEPARATORS)) != name:
+            yield (start, end), new
+
+
+def _messages(buf: mmap.mmap, span: Span, number: int) -> Iterator[Span]:
+    """Where the messages, texts and bytes of a field stand. Raises Broken where what holds them is damaged."""
+    for field, wire_type, start, end in protobuf.fields(buf, *span):
+        if (field, wire_type) == (number, protobuf.LENGTH):
+            yield start, end
