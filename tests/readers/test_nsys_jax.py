@@ -89,6 +89,15 @@ def test_the_dumped_program_tells_what_a_thunk_is(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("data", [b"junk", lzma.compress(b"x" * 999)[:-40], lzma.compress(b"\x0a\xff")])
+def test_a_program_that_is_damaged_costs_only_itself_and_is_told(tmp_path, data):
+    dumps = [("module_0040.jit_f.sm_8.0_gpu_after_optimizations.hlo.pb.xz", data)]
+    trace = read(archive(tmp_path / "a.zip", table(), dumps=dumps))
+    assert trace.events["name"].tolist() == ["dot", "fusion.1"]
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["programs", 1, 1]]
+    assert "1 of 1 HLO protos could not be read (dump/module_0040" in " ".join(trace.notes)
+
+
 def test_a_thread_that_drives_one_of_several_devices_names_it(tmp_path):
     name = "XlaLauncher:#global=5,local=1,process=2,partition=0#"
     assert read(archive(tmp_path / "a.zip", table(), 4, name)).events["device"].unique().tolist() == ["gpu:5"]

@@ -76,6 +76,14 @@ def trace_of(tmp_path, *processes, name="10_results.json"):
     return read(path)
 
 
+@pytest.mark.parametrize("number", [2**63, 2**40, -1])
+def test_an_id_that_no_profiler_counts_to_is_that_of_no_call(tmp_path, number):
+    record = kernel(1000, 2000) | {"correlation_id": {"internal": number, "external": 0}}
+    trace = trace_of(tmp_path, process(kernel_dispatch=[record, kernel(3000, 4000)]))
+    assert len(trace.events) == 2
+    assert trace.events["correlation_id"].isna().tolist()[0]
+
+
 def test_the_order_of_keys_counts_nowhere(tmp_path):
     def backwards(value):
         if isinstance(value, dict):

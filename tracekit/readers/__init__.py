@@ -80,6 +80,8 @@ def read(
 def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) -> Trace:
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
     hosts, unknown, damaged = _read_files(origin, tree, executor)
+    hosts, without_events = _with_events(hosts)
+    damaged += without_events
     hosts, notes = _of_one_profiler(hosts)
     hosts, left_out = _whole_of_many(hosts)
     damaged += left_out
@@ -371,6 +373,15 @@ def _as_written(path: Path, file_type: FileType) -> HostTrace | None:
     return None if len(document) else HostTrace(_empty(document, path))
 
 
+def _with_events(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[str]]:
+    """Those of the `hosts` whose files hold events, and of the others, if these are not all, that they hold none."""
+    without = [host for host in hosts if host.trace.format == "chrome"]  # as `_empty` calls it
+    if len(without) == len(hosts):
+        return [*hosts], []
+    names = [find.label(Path(host.trace.source)) for host in without]
+    return [host for host in hosts if host.trace.format != "chrome"], [f"{name} holds no events" for name in names]
+
+
 def _of_one_profiler(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[str]]:
     """Those of the `hosts` that were written by the profiler that wrote most, and the note on the others."""
     by_format: dict[str, list[HostTrace]] = {}
@@ -412,6 +423,7 @@ def _empty(document: Document, path: Path) -> Trace:
         hosts=frame(HOST_COLUMNS, {"host": host}),
         losses=losses.table(str(host[0]), document.lost),
         notes=document.notes,
+        source=str(path),
         format="chrome",
     )
 

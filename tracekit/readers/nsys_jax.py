@@ -12,6 +12,7 @@ import io
 import lzma
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,11 +25,12 @@ import pandas as pd
 
 from tracekit.columns import constant, frame
 from tracekit.errors import TraceError
-from tracekit.readers import unpacking
+from tracekit.readers import losses, unpacking
 from tracekit.readers.content import Content
 from tracekit.readers.hlo.costs import Costs
 from tracekit.readers.hlo.hlo_proto import DAMAGED, Program
 from tracekit.readers.hlo.instruction import Op
+from tracekit.readers.losses import Lost
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -42,6 +44,7 @@ from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.host_calls import Activity, activity_of, step_number
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.ranks import xla_device
 
 SUFFIXES = (".zip",)
@@ -138,17 +141,19 @@ class _Protos:
     def __init__(self, files: _Files) -> None:
         self.files = files
         self.names = {int(match[1]): name for name in files.names if (match := _PROTO.search(name))}
+        self.damaged: list[str] = []
         self._read: dict[int, tuple[Program, Costs]] = {}
 
     def of(self, number: int) -> tuple[Program, Costs]:
         """The program with a number and what its ops cost; an empty one where it was not dumped, or is damaged."""
         if number not in self._read:
-            data = self.files.data(self.names[number]) if number in self.names else b""
-            program = Program(unpacking.unxz(data) if data.startswith(unpacking.XZ) else data)
             try:
+                data = self.files.data(self.names[number]) if number in self.names else b""
+                program = Program(unpacking.unxz(data) if data.startswith(unpacking.XZ) else data)
                 _ = program.places
-            except DAMAGED:
+            except (*DAMAGED, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError):
                 program = Program(b"")
+                self.damaged.append(self.names[number])
             self._read[number] = program, Costs(program)
         return self._read[number]
 
@@ -212,6 +217,8 @@ class _Process:
         host_ranges = ranges[ranges["Orig Start"].notna() & ~is_thunk]
         devices = list(dict.fromkeys(map(str, events["device"])))
         sizes = [size for number in rows["program"].unique() if (size := self._devices_of(int(number)))]
+        damaged = self.protos.damaged
+        lost = [Lost(Loss.PROGRAMS, len(damaged), len(self.protos.names), damaged[0])] if damaged else []
         return Trace(
             events=events,
             spans=frame(SPAN_COLUMNS, self._on_threads(host_ranges, zero)).assign(
@@ -226,7 +233,8 @@ class _Process:
                 HOST_COLUMNS,
                 {"host": [self.host], "source": [str(self.path)], "world_size": [max(sizes, default=None)]},
             ),
-            notes=tuple(notes),
+            losses=losses.table(self.host, lost),
+            notes=(*notes, *losses.notes(lost)),
             source=str(self.path),
             format="nsys-jax",
         )

@@ -60,6 +60,10 @@ class _Handle(msgspec.Struct):
 class _Correlation(msgspec.Struct):
     internal: int = 0
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.internal < 1 << _PROCESS_BITS:
+            self.internal = 0  # no profiler counts so far: it is that of no call
+
 
 class _Record(msgspec.Struct):
     """What all records have: what it is of, which call it belongs to, when it was, and on which thread."""

@@ -82,7 +82,7 @@ def test_times_that_no_axis_holds_together_are_left_out_and_noted(tmp_path):
     )
     assert (document.timed.tolist(), document.start_ps.tolist()) == ([False, True, True], [0, 0, 1_000_000])
     assert document.notes == (
-        "1 events are more than 26 days from the others, so their times are wrong: they were skipped.",
+        "1 events are more than a day from the others, so their times are wrong: they were skipped.",
     )
 
 

@@ -805,6 +805,35 @@ def test_values_of_another_type_cost_only_themselves(tmp_path, odd):
     assert {"a", "c"} <= {*trace.events["name"]}
 
 
+@pytest.mark.parametrize("lost", [{"dur": None}, {"dur": "long"}, {"dur": 1e300}, {"ph": None}, {"ph": "B"}])
+def test_kernels_without_a_usable_duration_or_phase_are_counted(tmp_path, lost):
+    trace = trace_of(tmp_path, kernel("a", 5), kernel("b", 7) | lost, kernel("c", 9))
+    assert trace.events["name"].tolist() == ["a", "c"]
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 3]]
+
+
+def test_annotations_and_calls_without_a_time_are_counted_too(tmp_path):
+    note = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": "soon", "dur": 3}
+    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 4, "dur": -1}
+    trace = trace_of(tmp_path, kernel("a", 5), note, call)
+    assert "2 details of devices and events could not be read" in " ".join(trace.notes)
+    assert trace.losses[["what", "lost", "evidence"]].to_numpy().tolist() == [
+        ["details", 2, "events of the host without a valid time"]
+    ]
+
+
+@pytest.mark.parametrize(("number", "device"), [(3, "gpu:3"), ("3", "gpu:3"), (-5, "gpu:?"), (1e300, "gpu:?")])
+def test_a_number_of_a_device_is_one(tmp_path, number, device):
+    event = kernel("a", 5)
+    event["args"] |= {"device": number}
+    assert trace_of(tmp_path, event).events["device"].tolist() == [device]
+
+
+def test_a_kernel_without_a_process_makes_no_second_device(tmp_path):
+    events = [kernel("a", 5), {**kernel("b", 7), "pid": None}]
+    assert set(trace_of(tmp_path, *events).events["device"]) == {"gpu:0"}
+
+
 @pytest.mark.parametrize("depth", [300, 1000, 5000])
 def test_an_event_nested_without_end_is_cut_off_and_the_others_are_read(tmp_path, depth):
     path = tmp_path / "t.json"

@@ -138,6 +138,19 @@ def test_pages_that_hold_each_other_over_and_over_cost_their_table_and_not_all_m
     assert "CUPTI_ACTIVITY_KIND_KERNEL is damaged after 0 rows" in trace.notes[0]
 
 
+def test_a_gpu_that_no_machine_has_and_names_that_are_null_are_told(tmp_path):
+    tables = Tables().kernel("k", 5, 9).kernel("l", 10, 12, deviceId=2**63 - 1)
+    path = tables.write(tmp_path / "report.sqlite")
+    trace = nsys.read(path)
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 2]]
+    assert trace.events["device"].tolist() == ["gpu:0", "gpu:?"]
+    base = sqlite3.connect(path)
+    base.execute("UPDATE StringIds SET value = NULL")
+    base.commit()
+    base.close()
+    assert "StringIds lacks 2 of the 2 names that events have" in " ".join(nsys.read(path).notes)
+
+
 def test_a_session_that_began_at_no_time_has_no_unix_time_and_is_told(tmp_path):
     tables = Tables().kernel("k", 5, 9).add("TARGET_INFO_SESSION_START_TIME", utcEpochNs=2**63 - 1)
     trace = nsys.read(tables.write(tmp_path / "report.sqlite"))

@@ -51,6 +51,14 @@ def test_devices_that_lack_the_same_share_a_note(tmp_path):
     )
 
 
+def test_events_without_a_time_are_lost_and_a_plane_called_almost_like_a_device_is_told(tmp_path):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, -7).event("Stream #1(Compute)", "l", 9, 7)
+    other = PlaneText("/gpu:1").event("Stream #1(Compute)", "k", 0, 7)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text() + other.text()))
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 2]]
+    assert "Skipped (not a GPU or TPU core): /gpu:1." in trace.notes
+
+
 def test_times_count_from_the_start_of_the_profile_whose_unix_time_is_that_of_the_host(tmp_path):
     text = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 20, 1).text(line_stamp_ns=300)
     session = PlaneText("Task Environment", profile_start_time=5 * 10**18, profile_stop_time=6 * 10**18)

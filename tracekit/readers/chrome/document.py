@@ -36,8 +36,8 @@ from tracekit.vocabulary.losses import Loss
 T = TypeVar("T")
 
 _TEXTS = ("ph", "cat", "name", "pid", "tid")
-# Times further than this from the others are none: int64 picoseconds hold twice as much.
-_FAR_PS = 2**61
+# No profile is longer than a day: times further than this from the others are none.
+_FAR_PS = 86_400 * 10**12
 _PICOSECONDS = pa.decimal128(38, 6)
 _EXACT = Context(prec=60)
 _CODEC = "zstd"
@@ -55,10 +55,10 @@ class Document:
     `head`: every top-level key but `traceEvents`; {} where the file is a bare array. `ph`, `cat`, `name`, `pid`, `tid`:
     shape (n,), text, null where absent; numbers stand as they are written, since ids may exceed int64.
     `start_ps`: shape (n,), picoseconds since `base_ps`, 0 where `timed` is False; `duration_ps`: shape (n,), 0 where
-    absent, -1 where broken. `timed`: shape (n,), whether the event has a time; metadata (`ph` M) has none,
-    whatever its `ts` says. `base_ps`: the earliest time, on the file's own axis, which may count from 1970 and exceed
-    int64. `arguments`: the text of `args`, in pieces. `notes`: what was repaired or is missing, `lost`
-    what is damaged.
+    absent, -1 where broken; `has_duration`: shape (n,), whether it is a number. `timed`: shape (n,), whether the event
+    has a time; metadata (`ph` M) has none, whatever its `ts` says. `base_ps`: the earliest time, on the file's own
+    axis, which may count from 1970 and exceed int64. `arguments`: the text of `args`, in pieces. `notes`: what was
+    repaired or is missing, `lost` what is damaged.
     """
 
     head: dict[str, Any]
@@ -69,6 +69,7 @@ class Document:
     tid: pd.Categorical
     start_ps: NDArray[np.int64]
     duration_ps: NDArray[np.int64]
+    has_duration: NDArray[np.bool_]
     timed: NDArray[np.bool_]
     base_ps: int
     arguments: tuple["_Packed", ...]
@@ -163,7 +164,9 @@ def load(path: Path) -> Document:
         raise TraceError(f"{path} contains no trace events. Capture the trace again, or give another file.")
     texts = {name: column.joined() for name, column in columns.items()}
     # Each part loses what is joined, so that no column is held twice for longer.
-    duration_ps = np.concatenate([part.times.pop("dur") for part in parts])
+    duration_ps, has_duration = (
+        np.concatenate([part.times.pop(name) for part in parts]) for name in ("dur", "has_dur")
+    )
     starts = _Words(*(np.concatenate([part.times.pop(word) for part in parts]) for word in _Words._fields))
     times = starts.there & (texts["ph"] != "M")
     start_ps, timed, base_ps = _rebased(starts, times)
@@ -172,6 +175,7 @@ def load(path: Path) -> Document:
         **texts,
         start_ps=start_ps,
         duration_ps=duration_ps,
+        has_duration=has_duration,
         timed=timed,
         base_ps=base_ps,
         arguments=tuple(part.args for part in parts),
@@ -186,7 +190,7 @@ def _lost(text: Text, events: int, far: int) -> tuple[Lost, ...]:
     if text.skipped:
         lost.append(Lost(Loss.EVENTS, text.skipped, events + text.skipped, "not valid JSON"))
     if far:
-        lost.append(Lost(Loss.EVENTS, far, events, "their times are more than 26 days from the others"))
+        lost.append(Lost(Loss.EVENTS, far, events, "their times are more than a day from the others"))
     return tuple(lost)
 
 
@@ -199,9 +203,7 @@ def _notes(text: Text, ph: pd.Categorical, far: int) -> tuple[str, ...]:
     if text.skipped:
         notes.append(f"{text.skipped} events were not valid JSON and could not be repaired: they were skipped.")
     if far:
-        notes.append(
-            f"{far} events are more than 26 days from the others, so their times are wrong: they were skipped."
-        )
+        notes.append(f"{far} events are more than a day from the others, so their times are wrong: they were skipped.")
     return tuple(notes)
 
 
@@ -242,7 +244,8 @@ def _packed(array: pa.Array) -> _Packed:
 
 
 class _Part(NamedTuple):
-    """Some of the events, as columns; `times`: the duration in picoseconds as `dur`, and the words of the start."""
+    """Some of the events, as columns; `times`: the duration in picoseconds as `dur`, `has_dur`, and the words of the
+    start."""
 
     texts: dict[str, pa.DictionaryArray]
     times: dict[str, NDArray[Any]]
@@ -257,9 +260,9 @@ def _part(events: list[Event] | scanner.Events) -> _Part:
         texts = {name: _binary(events, name).dictionary_encode() for name in _TEXTS}
         starts, durations = (_words(_decimal(_binary(events, name))) for name in ("ts", "dur"))
         args = _binary(events, "args")
-    is_short = durations.there & (durations.high == 0) & (durations.low < 2 * _FAR_PS)
+    is_short = durations.there & (durations.high == 0) & (durations.low < _FAR_PS)
     duration_ps = np.where(is_short, durations.low.view(np.int64), np.where(durations.there, -1, 0))
-    return _Part(texts, {"dur": duration_ps, **starts._asdict()}, _packed(args))
+    return _Part(texts, {"dur": duration_ps, "has_dur": durations.there, **starts._asdict()}, _packed(args))
 
 
 def _scanned_times(events: scanner.Events, name: str) -> "_Words":

@@ -105,10 +105,17 @@ def read(document: Document, path: Path) -> Trace:
     complete = np.asarray(document.ph == "X") & document.timed
     valid = complete & (document.duration_ps >= 0)
     work, skipped = kineto_devices.work(document)
-    if broken := int((np.asarray(document.ph == "X") & work & ~valid).sum()):
+    whole_work = valid & work & document.has_duration
+    # Work is written as complete events: what has another phase, or none, lost it.
+    is_work = work & (np.asarray(document.ph.isin(["X", "B"])) | np.asarray(document.ph.isna()))
+    if broken := int((is_work & ~whole_work).sum()):
         notes.append(f"{broken} {_UNTIMED} were skipped.")
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
     is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
+    of_the_host = np.asarray(document.ph == "X") & ~work & (is_call | document.of(*_ANNOTATIONS, *_HOST_OPS))
+    lost_of_host = Lost(
+        Loss.DETAILS, int((of_the_host & ~valid).sum()), None, "events of the host without a valid time"
+    )
     calls = np.flatnonzero(valid & is_call)
     ids = wholes([args.correlation for args in document.args(calls, Call)])
     calls, ids = calls[ids != 0], (ids + kineto_work.id_offsets(document, calls))[ids != 0]
@@ -117,7 +124,7 @@ def read(document: Document, path: Path) -> Trace:
             f"The file joins {len(labels)} ranks ({', '.join(labels)}): the correlation ids of every one but the first "
             "were offset by a multiple of 2^32."
         )
-    work_rows = np.flatnonzero(valid & work)
+    work_rows = np.flatnonzero(whole_work)
     events, launch = kineto_work.read(document, host, work_rows, annotations, calls, ids)
     notes += [*kineto_devices.taken(document, work_rows, events["device"].array), *skipped]
     named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
@@ -165,10 +172,17 @@ def read(document: Document, path: Path) -> Trace:
                 *_sampled(document),
                 *document.lost,
                 *([Lost(Loss.EVENTS, broken, broken + len(events), _UNTIMED)] if broken else []),
+                *([lost_of_host] if lost_of_host.lost else []),
             ],
         ),
         memory=memory,
-        notes=(*document.notes, *notes, *_missing(document, events, launch), *memory_notes),
+        notes=(
+            *document.notes,
+            *notes,
+            *(losses.notes([lost_of_host]) if lost_of_host.lost else ()),
+            *_missing(document, events, launch),
+            *memory_notes,
+        ),
         source=str(path),
         format="kineto",
     )

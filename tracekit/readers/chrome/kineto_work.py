@@ -41,6 +41,7 @@ _ELEMENT_BYTES = {
     **dict.fromkeys(("ComplexDouble", "c10::complex<double>"), 16),
 }
 # The rank before the number of a process.
+_NUMBER = re.compile(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?")
 _RANK = re.compile(r"\[([^\]/]+)\] ")
 # Stands for the call of a row that several calls may have started.
 DOUBTFUL = -2
@@ -179,11 +180,11 @@ def _told_apart(devices: pd.Categorical, processes: pd.Categorical) -> pd.Catego
     """The names of `devices`, with the process before them where a joined file has one number for several: Kineto
     gives the events of a device the process of its number, which such tools change, and mostly not the number."""
     which, first = distinct(devices.codes, processes.codes)
-    pairs = [(str(devices[at]), str(processes[at])) for at in first.tolist()]
-    names = [name for name, _ in pairs]
+    pairs = [(str(devices[at]), processes[at]) for at in first.tolist()]
+    names = [name for name, process in pairs if isinstance(process, str)]
     labels = [
         on_host((match[1] if (match := _RANK.match(process)) else f"process {process}"), name)
-        if names.count(name) > 1
+        if isinstance(process, str) and names.count(name) > 1
         else name
         for name, process in pairs
     ]
@@ -446,7 +447,8 @@ def _group_of_all(document: Document) -> _Work:
 
 def device(text: str | None) -> str:
     """The name of the device that Kineto calls so."""
-    match = re.search(r"(?<!\d)\d{1,18}$", text or "")
+    is_number = _NUMBER.fullmatch(text or "")  # that of -5 or 1e300 is none
+    match = re.search(r"^\d{1,5}$" if is_number else r"(?<!\d)\d{1,5}$", text or "")
     return f"gpu:{int(match[0])}" if match else unknown("gpu")
 
 

@@ -34,6 +34,7 @@ _CALLS = (f"{_ACTIVITY}RUNTIME", f"{_ACTIVITY}DRIVER")
 # Tables with times that are no work of a device: waits, events, the profiler's own work.
 _NO_WORK = ("SYNCHRONIZATION", "OVERHEAD", "CUDA_EVENT", "MEMORY", "MEMORY2", "MEMORY_POOL")
 
+_MOST_NUMBER = 1 << 16  # of a GPU
 _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 # A kernel's names, the one to take first; ids of StringIds.
 _NAMES = ("demangledName", "shortName", "mangledName", "name")
@@ -120,6 +121,10 @@ def work(export: Export) -> tuple[Work, list[str]]:
         evidence = "device rows without a valid time"
         export.lost.append(Lost(Loss.EVENTS, int((~valid).sum()), len(valid), evidence))
         rows = select(rows, valid)
+    no_number = (rows.device != MISSING) & ((rows.device < 0) | (rows.device >= _MOST_NUMBER))
+    if count := int(no_number.sum()):
+        export.lost.append(Lost(Loss.EVENTS, count, len(no_number), "device rows of GPUs that no machine has"))
+        rows = replace(rows, device=np.where(no_number, MISSING, rows.device))
     if unplaced := int((rows.device == MISSING).sum()):
         notes.append(f"The GPU of {unplaced} rows is unknown: they count in no device.")
     return rows, notes

@@ -359,7 +359,7 @@ def strings(export: Export, ids: NDArray[np.int64]) -> dict[int, str]:
             f"SELECT id, value FROM {parquet_export.STRINGS} WHERE id IN ({chunk}){limit}"
         ):
             texts_by_id[key] = decoded(value) or ""
-    missing = len(wanted_ids) - len(texts_by_id)
+    missing = len(wanted_ids) - sum(map(bool, texts_by_id.values()))
     if missing > 0:
         evidence = f"{parquet_export.STRINGS} lacks {missing:,} of the {len(wanted_ids):,} names that events have"
         export.lost.append(Lost(Loss.TABLES, 1, None, evidence))

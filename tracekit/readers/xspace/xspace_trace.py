@@ -52,6 +52,8 @@ STATS = (*cpu_plane.STATS, *gpu_plane.STATS, *tpu_plane.STATS, *host_events.STAT
 
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 _SPARSE_CORE = re.compile(r"/device:TPU:(\d+) SparseCore(?: ([a-zA-Z]+))? (\d+)")
+# A plane that is called almost as one of a device.
+_LIKE_A_DEVICE = re.compile(r"(?!/device:)\W*(?:device\W+)?(?:gpu|tpu)\W+\d", re.IGNORECASE)
 _REPLICA = re.compile(r"(?:^|[/_])replica_(\d{1,4})/")
 _SESSION = "Task Environment"
 _HOST = "/host:CPU"
@@ -117,6 +119,8 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
 
     def device_rows(plane: Plane, device: str) -> DeviceRows:
         events, notes = _timed(plane, plane.start_ps(base_ns) - zero, longest_ps)
+        # What is aggregated has no time by its nature.
+        untimed.append(int((plane.occurrences < 0).sum()) - len(events.rows))
         if len(plane) == 0:
             rows = DeviceRows({}, [], [])
         elif type_of(device) == "gpu":
@@ -126,6 +130,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
         damaged.append(plane.damaged)
         return replace(rows, notes=[*notes, *rows.notes])
 
+    untimed: list[int] = []
     once = Once()
     waited = _waits(devices, once)
     details = _details(space, devices)
@@ -152,6 +157,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     allocated = [memory.read(host, each) for each in threads]
     metadata = sum(damaged) + sum(each.plane.damaged for each in hosts)
     details += [Lost(Loss.DETAILS, metadata, None, "names of operations")] if metadata else []
+    without_time = Lost(Loss.EVENTS, sum(untimed), sum(untimed) + len(events), "events of devices without a valid time")
     damage = [*lost, *sessions, *repeated, *far, *backwards, *of_file.lost, *details]
     return Trace(
         events=events,
@@ -165,7 +171,9 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
         ),
         syncs=concat(SYNC_COLUMNS, [host_events.waits(host, each, waited) for each in hosts]),
         devices=concat(DEVICE_COLUMNS, facts),
-        losses=losses.table(host, [*losses_told, *_replicas(threads, computing), *damage]),
+        losses=losses.table(
+            host, [*losses_told, *_replicas(threads, computing), *damage, *([without_time] if any(untimed) else [])]
+        ),
         memory=concat(MEMORY_COLUMNS, [table for table, _ in allocated]),
         notes=(
             *messages,
@@ -255,6 +263,7 @@ def _plane_notes(space: XSpace) -> list[str]:
     devices = [(plane, device_name(plane.name) or "") for plane in space.planes if plane.name.startswith("/device:")]
     empty = [device for plane, device in devices if device and len(plane) == 0]
     other = [plane.name for plane, device in devices if not device]
+    other += [plane.name for plane in space.planes if _LIKE_A_DEVICE.match(plane.name) and len(plane)]
     cores = [device for plane, device in devices if is_sparse_core(device) and len(plane)]
     notes = []
     if empty:
