@@ -10,6 +10,7 @@ from tests.fleet_traces import fleet
 from tests.frames import events
 from tracekit import intervals as iv
 from tracekit import jit
+from tracekit.analysis import overlap as overlap_module
 from tracekit.analysis.overlap import (
     breakdown,
     concurrency,
@@ -28,6 +29,13 @@ def test_a_collective_under_two_kernels_at_once_is_hidden_once():
     frame = events(("gpu:0", "collective", 0, 10), ("gpu:0", "compute", 0, 10), ("gpu:0", "compute", 0, 10))
     (row,) = overlap(frame).query("what == 'collective'").to_dict("records")
     assert (row["hidden_ps"], row["total_ps"], row["ratio"]) == (10, 10, 1.0)
+
+
+@pytest.mark.parametrize(("most", "pairs"), [(3, 3), (2, 0)])
+def test_of_more_devices_than_a_machine_has_no_pairs_are_told(most, pairs, monkeypatch):
+    monkeypatch.setattr(overlap_module, "ALL_PAIRED", 2)
+    monkeypatch.setattr(overlap_module, "MOST_OF_HOST", most)
+    assert len(device_pairs(events(*((f"gpu:{at}", "compute", at, 10) for at in range(3))))) == pairs
 
 
 def test_the_power_set_of_a_published_example():

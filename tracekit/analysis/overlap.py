@@ -139,13 +139,16 @@ PAIR_COLUMNS = {
 
 # More devices have too many pairs to count: 8,192 have 33 million.
 ALL_PAIRED = 256
+# Of so many devices XLA makes one CPU; more on one host are none of any machine.
+MOST_OF_HOST = 1024
 _Pair = tuple[str, str, int | None, float | None, float | None, str | None]
 
 
 def device_pairs(source: Source, windows: Windows | None = None) -> pd.DataFrame:
     """How long each two devices were busy at the same time.
 
-    One row per pair, of more than ALL_PAIRED devices only for those of one host: `overlap_ps` = |Ba & Bb|, `ratio_min`
+    One row per pair, of more than ALL_PAIRED devices only for those of one host, and of more than MOST_OF_HOST on one
+    host none: `overlap_ps` = |Ba & Bb|, `ratio_min`
     = that over the shorter busy time, `ratio_union` = that over the time either was busy; null with a `reason` where a
     device did nothing. Where two devices are on clocks that were not compared, all three are null: their overlap is not
     known.
@@ -156,7 +159,7 @@ def device_pairs(source: Source, windows: Windows | None = None) -> pd.DataFrame
         hosts: dict[str, list[str]] = {}
         for name, device in unions.devices.items():
             hosts.setdefault(device.host, []).append(name)
-        groups = list(hosts.values())
+        groups = [names for names in hosts.values() if len(names) <= MOST_OF_HOST]
     # A step of the loop is short, and there are as many as intervals times devices of a group.
     passes = sum(len(names) * sum(len(unions.devices[name].busy) for name in names) for names in groups)
     shared_times_of = loop(shared_times, passes // 16)

@@ -327,7 +327,7 @@ class Report:
             "fleet": self.overview[0].data if self.fleet else None,
             "devices": _devices(self),
             "overlap": plain(whole.overlap),
-            "device_pairs": plain(whole.pairs),
+            "device_pairs": whole.pairs,
             "concurrency": _concurrency(whole),
             "concurrency_reason": whole.lacking or (None if aligned else _NOT_ALIGNED),
             "parallelism": whole.parallelism,
@@ -444,19 +444,24 @@ def _concurrency(breakdown: Breakdown) -> list[int] | None:
     return times or None
 
 
+_PARTS = (Mapping, list, pd.DataFrame)
+
+
 def _first_entries(value: Any, place: str, shortened: dict[str, int]) -> Any:
     """`value` with at most MOST_DATA entries in each list; `shortened` takes the place and the length of longer ones,
     of those in the entries of a list the longest."""
     if isinstance(value, Mapping):
         return {
             # As most are figures: a call for each of 100,000 would take longer than all the rest of the summary.
-            key: _first_entries(part, f"{place}.{key}", shortened) if isinstance(part, Mapping | list) else part
+            key: _first_entries(part, f"{place}.{key}", shortened) if isinstance(part, _PARTS) else part
             for key, part in value.items()
         }
-    if not isinstance(value, list):
+    if not isinstance(value, list | pd.DataFrame):
         return value
     if len(value) > MOST_DATA:
         shortened[place] = max(len(value), shortened.get(place, 0))
+    if isinstance(value, pd.DataFrame):  # as rows, those of all pairs of many devices would take gigabytes
+        return plain(value.head(MOST_DATA))
     return [_first_entries(part, place, shortened) for part in value[:MOST_DATA]]
 
 
@@ -490,7 +495,7 @@ def _steady(report: Report, steady: Breakdown) -> dict[str, Any]:
         "steps": int(steps["left_out"].isna().sum()),
         "devices": plain(steady.partition),
         "overlap": plain(steady.overlap),
-        "device_pairs": plain(steady.pairs),
+        "device_pairs": steady.pairs,
         "concurrency": _concurrency(steady),
         "parallelism": steady.parallelism,
     }
@@ -505,7 +510,7 @@ def _phase(report: Report, row: dict[str, Any]) -> dict[str, Any]:
         "busy": plain(inside.partition[["device", "busy_ps"]]),
         "stretch": plain(stretch),
         "overlap": plain(inside.overlap),
-        "device_pairs": plain(inside.pairs),
+        "device_pairs": inside.pairs,
         "concurrency": _concurrency(inside),
         "parallelism": inside.parallelism,
         "verdict": report.verdicts[name],
