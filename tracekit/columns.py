@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
 
-# What a spreadsheet takes for a formula where a field of CSV starts with it, and the mark that keeps it from that:
-# https://owasp.org/www-community/attacks/CSV_Injection
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
+# What a spreadsheet takes for a formula where a field of CSV starts with it, also in full width or behind what some of
+# them strip, and the mark that keeps it from that: https://owasp.org/www-community/attacks/CSV_Injection
+_FORMULA = re.compile("[\\s\x00-\x1f\x7f-\xa0\u200b\u2060\ufeff]*[-=+@\uff1d\uff0b\uff0d\uff20]|[\t\r']")
 _NO_FORMULA = "'"
 # How Python writes a byte of a file's name that is not UTF-8.
 _NO_UNICODE = re.compile("[\udc80-\udcff]")
@@ -116,7 +116,7 @@ def spelt(text: str) -> str:
 
 def no_formula(text: str) -> str:
     """`text` as a field of CSV that no spreadsheet takes for a formula."""
-    return _NO_FORMULA + text if text.startswith(_FORMULA) else text
+    return _NO_FORMULA + text if _FORMULA.match(text) else text
 
 
 def _strings(labels: Sequence[Any]) -> pd.Index:

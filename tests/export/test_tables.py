@@ -13,7 +13,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from tests.export.frames_of import launches, rows, spans
-from tracekit.columns import frame
+from tracekit.columns import frame, no_formula
 from tracekit.export import FRAMES, SUFFIXES, tables
 from tracekit.trace import EVENT_COLUMNS, LOSS_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
 
@@ -95,7 +95,7 @@ def test_csv_holds_every_value_as_text_and_null_as_nothing(name, compressed, tmp
 
 def _unmark(field: str) -> str:
     """What the docs tell readers to do."""
-    return field[1:] if field[:1] == "'" and field[1:2] in ("=", "+", "-", "@", "\t", "\r", "'") else field
+    return field.removeprefix("'")
 
 
 def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers(tmp_path):
@@ -104,6 +104,12 @@ def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers(tmp_path):
     assert [row["name"] for row in records][2:8] == ["", "'=cmd|' /C calc'!A0", "'+1", "'-1", "'@x", "''quoted'"]
     assert records[0]["run_id"] == "-9223372036854775808"
     assert pd.read_csv(tmp_path / "events.csv", dtype_backend="pyarrow")["start_ps"].tolist()[1] == -7
+
+
+@pytest.mark.parametrize("text", ["\uff1dcmd", " =1", "\xa0=1", "\x85=1", "\u2028=1", "\ufeff@x", "\t", "\n-1"])
+def test_what_hides_a_formula_from_a_guard_is_marked_too(text):
+    assert no_formula(text) == f"'{text}"
+    assert no_formula(f"fusion{text}") == f"fusion{text}"
 
 
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])

@@ -69,6 +69,12 @@ def test_nothing_there_is_one_sentence(tmp_path):
         find(tmp_path)
 
 
+def test_a_pipe_is_no_file_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(TraceError, match=r"pipe\.json is a pipe or a device, and no file\. Write what it gives"):
+        find(tmp_path / "pipe.json")
+
+
 def test_a_directory_of_ranks_is_one_run_and_files_that_are_no_traces_are_passed_over(tmp_path):
     for rank in (0, 1):
         write_file(tmp_path / f"rank{rank}.json", KINETO)

@@ -121,6 +121,8 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     """
     if not path.exists():
         raise TraceError(f"{path} does not exist. {_NEXT}")
+    if not path.is_file() and not path.is_dir():
+        raise TraceError(f"{path} is a pipe or a device, and no file. Write what it gives to a file, and give that.")
     if path.is_file():
         if run not in (None, path.parent.name):
             raise TraceError(f"{path} is one file, and not the run {run!r}. Give the directory of the runs.")
