@@ -353,13 +353,15 @@ def strings(export: Export, ids: NDArray[np.int64]) -> dict[int, str]:
     wanted_ids = np.sort(pd.unique(ids[ids != MISSING])).tolist()
     limit = f" AND rowid <= {export.limits[parquet_export.STRINGS]}" if parquet_export.STRINGS in export.limits else ""
     texts_by_id: dict[int, str] = {}
+    nulls = 0
     for at in range(0, len(wanted_ids), _IDS_AT_ONCE):
         chunk = ",".join(map(str, wanted_ids[at : at + _IDS_AT_ONCE]))
         for key, value in export.connection.execute(
             f"SELECT id, value FROM {parquet_export.STRINGS} WHERE id IN ({chunk}){limit}"
         ):
             texts_by_id[key] = decoded(value) or ""
-    missing = len(wanted_ids) - sum(map(bool, texts_by_id.values()))
+            nulls += value is None
+    missing = len(wanted_ids) - len(texts_by_id) + nulls
     if missing > 0:
         evidence = f"{parquet_export.STRINGS} lacks {missing:,} of the {len(wanted_ids):,} names that events have"
         export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
