@@ -183,7 +183,7 @@ def _codes(column: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
 
 def rising(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """The distinct values in rising order, as np.unique gives them, which since numpy 2.3 hashes integers: of half a
-    million times or ids it takes 90 ms, sorting them 2 to 30."""
+    million times or ids it takes 80 to 105 ms, sorting them 3."""
     ordered = np.sort(values)
     is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
     return np.asarray(ordered[is_first])

@@ -7,6 +7,8 @@ histogram. Readers write such names, and everything else asks the functions here
 import re
 
 _UNKNOWN = ":?"
+MOST_NUMBER = 1 << 16
+"""No machine has so many devices: a larger number is none of a device."""
 _NAME = re.compile(r"(?:.+/)?(?P<type>(?!sc:)\w+):(?P<number>\d{1,18}|\?)(?P<core>/sc(?:-\w+)?:\d+)?")
 
 

@@ -84,7 +84,7 @@ ANALYSES = (
     ),
     Task("memory", memory),
     Task("machine", machine),
-    # Last, as of a large trace it holds the most memory beside the critical path: not both at once.
+    # Late, as of a large trace it holds the most memory beside the critical path, which by then has mostly ended.
     Task(
         "host_api",
         lambda timeline, completeness, idle: withheld(

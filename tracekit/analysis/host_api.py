@@ -172,7 +172,7 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     launches, spans = timeline.trace.launches, timeline.spans
     is_call = [by_label(table["name"].array, calls_runtime).astype(bool) for table in (launches, spans)]
     is_call[0] &= ~repeated_calls(timeline)
-    # As a rule all launches are: as few columns as there may be, for not one of a million rows to be copied in vain.
+    # As a rule all launches are calls, and need no copy.
     tables = [
         table if mask.all() else table[list(RECORD)][mask]
         for table, mask in zip((launches, spans), is_call, strict=True)
@@ -180,20 +180,15 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     # As numbers, few of which are held at once: texts of a million calls would take most of the memory of a report.
     key, (name, names) = joined_thread_numbers(*tables, waits), text_numbers("name", *tables, waits)
     start, end = (np.concatenate([table[edge].to_numpy(np.int64) for table in (*tables, waits)]) for edge in RECORD[4:])
-    n, first_wait = len(tables[0]), len(name) - len(waits)
-    rise = _rises(key[:n], start[:n])
     key *= len(names)
     key += name
     # Few names are those of waits.
-    likely = np.flatnonzero(np.isin(name, name[first_wait:]))
+    likely = np.flatnonzero(np.isin(name, name[len(name) - len(waits) :]))
     del name
     same, _ = distinct(key[likely], start[likely], end[likely])
     is_wait = np.zeros(len(key), bool)
     is_wait[likely] = np.isin(same, same[len(same) - len(waits) :])
-    # Launches that rise on their thread, as most files have them, do not repeat each other: only of threads and names
-    # that the spans or the waits have too may one stand twice.
-    several = np.flatnonzero(np.isin(key, key[n:])) if rise else np.arange(len(key))
-    order = several[np.lexsort((start[several], key[several]))]
+    order = np.lexsort((start, key))
     is_repeated = (key[order][1:] == key[order][:-1]) & (start[order][1:] == start[order][:-1])
     counts = np.concatenate([_begins_inside(timeline, table) for table in (*tables, waits)])
     counts[order[1:][is_repeated]] = False
@@ -201,13 +196,6 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     thread, name_of_call = np.divmod(key[at], max(len(names), 1))
     columns = {"name": categorical(names, name_of_call), "thread": thread, "start_ps": start[at], "end_ps": end[at]}
     return pd.DataFrame({**columns, "waits": is_wait[at]})
-
-
-def _rises(thread: NDArray[np.int64], start: NDArray[np.int64]) -> bool:
-    """Whether the calls of each thread stand together, each after the one before."""
-    is_other = thread[1:] != thread[:-1]
-    together = int(is_other.sum()) + 1 == len(distinct(thread)[1])
-    return together and bool((is_other | (start[1:] > start[:-1])).all())
 
 
 def _begins_inside(timeline: Timeline, table: pd.DataFrame) -> NDArray[np.bool_]:

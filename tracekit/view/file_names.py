@@ -1,7 +1,7 @@
 """What XProf makes names of files of: the programs in a trace, which whoever wrote it has named.
 
 It writes the proto of each program beside the trace, as `<module>(<id>).hlo_proto.pb`, and takes `../` in the name of a
-module for a directory (XProf 2.24, convert/xplane_to_hlo.cc): a trace could write files anywhere.
+module for a directory (seen with XProf 2.24): a trace could write files anywhere.
 """
 
 import mmap

@@ -113,9 +113,8 @@ def read(document: Document, path: Path) -> Trace:
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
     is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
     of_the_host = np.asarray(document.ph == "X") & ~work & (is_call | document.of(*_ANNOTATIONS, *_HOST_OPS))
-    lost_of_host = Lost(
-        Loss.DETAILS, int((of_the_host & ~valid).sum()), None, "events of the host without a valid time"
-    )
+    untimed = int((of_the_host & ~valid).sum())
+    lost_of_host = [Lost(Loss.DETAILS, untimed, None, "events of the host without a valid time")] if untimed else []
     calls = np.flatnonzero(valid & is_call)
     ids = wholes([args.correlation for args in document.args(calls, Call)])
     calls, ids = calls[ids != 0], (ids + kineto_work.id_offsets(document, calls))[ids != 0]
@@ -172,14 +171,14 @@ def read(document: Document, path: Path) -> Trace:
                 *_sampled(document),
                 *document.lost,
                 *([Lost(Loss.EVENTS, broken, broken + len(events), _UNTIMED)] if broken else []),
-                *([lost_of_host] if lost_of_host.lost else []),
+                *lost_of_host,
             ],
         ),
         memory=memory,
         notes=(
             *document.notes,
             *notes,
-            *(losses.notes([lost_of_host]) if lost_of_host.lost else ()),
+            *losses.notes(lost_of_host),
             *_missing(document, events, launch),
             *memory_notes,
         ),

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import by_label, categorical, distinct
-from tracekit.devices import natural, type_of
+from tracekit.devices import MOST_NUMBER, natural, type_of
 from tracekit.readers.chrome.document import Document
 from tracekit.units import quantity
 from tracekit.vocabulary import kinds
@@ -50,7 +50,6 @@ _OF_HOST_LABELS = frozenset({"cpu", "host", "python"})
 # Parts of categories that say what is done, not where.
 _KERNELS = ("kernel", "kernels")
 _GENERAL = frozenset({*_KINDS, *_KERNELS, "op", "ops", "event", "events", "task", "tasks"})
-_MOST_NUMBER = 1 << 16  # of a device; larger ones are ids of processes
 # GPUs by another name.
 _GPU = "gpu"
 _GPUS = (_GPU, "xpu", "cuda", "hip", "rocm")
@@ -203,7 +202,7 @@ def _name(device_type: str, number: str) -> str:
 def _number(text: str) -> int:
     """The number of a device in a text, 0 where that is none."""
     digits = re.search(r"(?<!\d)\d{1,18}$", text)
-    return int(digits[0]) if digits and int(digits[0]) < _MOST_NUMBER else 0
+    return int(digits[0]) if digits and int(digits[0]) < MOST_NUMBER else 0
 
 
 def other_processes(document: Document) -> dict[str, str]:

@@ -40,8 +40,8 @@ _ELEMENT_BYTES = {
     ),
     **dict.fromkeys(("ComplexDouble", "c10::complex<double>"), 16),
 }
-# The rank before the number of a process.
 _NUMBER = re.compile(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?")
+# The rank before the number of a process.
 _RANK = re.compile(r"\[([^\]/]+)\] ")
 # Stands for the call of a row that several calls may have started.
 DOUBTFUL = -2

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import distinct
+from tracekit.devices import MOST_NUMBER
 from tracekit.readers.losses import Lost
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, rows, select, strings, tables_of
@@ -34,7 +35,6 @@ _CALLS = (f"{_ACTIVITY}RUNTIME", f"{_ACTIVITY}DRIVER")
 # Tables with times that are no work of a device: waits, events, the profiler's own work.
 _NO_WORK = ("SYNCHRONIZATION", "OVERHEAD", "CUDA_EVENT", "MEMORY", "MEMORY2", "MEMORY_POOL")
 
-_MOST_NUMBER = 1 << 16  # of a GPU
 _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 # A kernel's names, the one to take first; ids of StringIds.
 _NAMES = ("demangledName", "shortName", "mangledName", "name")
@@ -121,7 +121,7 @@ def work(export: Export) -> tuple[Work, list[str]]:
         evidence = "device rows without a valid time"
         export.lost.append(Lost(Loss.EVENTS, int((~valid).sum()), len(valid), evidence))
         rows = select(rows, valid)
-    no_number = (rows.device != MISSING) & ((rows.device < 0) | (rows.device >= _MOST_NUMBER))
+    no_number = (rows.device != MISSING) & ((rows.device < 0) | (rows.device >= MOST_NUMBER))
     if count := int(no_number.sum()):
         export.lost.append(Lost(Loss.EVENTS, count, len(no_number), "device rows of GPUs that no machine has"))
         rows = replace(rows, device=np.where(no_number, MISSING, rows.device))

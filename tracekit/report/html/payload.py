@@ -81,15 +81,15 @@ def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
     zero = time_zero(report).start_ps
     rows = lanes(timeline, compared, zero)
     memory = memory_lanes(report, timeline, rows.groups)
-    elements = _elements(report, rows, memory)
+    elements = _elements(report, rows, memory, zero)
     if len(elements) > limit and len(rows.start) > rows.device_rows:
         lacking = "The calls of the host that started the work are left out, since the page would be too large."
         rows = replace(lanes(timeline, compared, zero, calls=False), notes=(lacking,))
-        elements = _elements(report, rows, memory)
+        elements = _elements(report, rows, memory, zero)
     if len(elements) > limit and any(len(name) > SHORT for name in rows.names):
         names = tuple(short(name, SHORT) for name in rows.names)
         lacking = f"Names are cut to {SHORT} characters, since the page would be too large."
-        elements = _elements(report, replace(rows, names=names, notes=(*rows.notes, lacking)), memory)
+        elements = _elements(report, replace(rows, names=names, notes=(*rows.notes, lacking)), memory, zero)
     return elements
 
 
@@ -102,8 +102,7 @@ def _extent(report: Report) -> tuple[int, int] | None:
     return (int(edges[0, 0]), int(edges[-1, 1])) if len(edges) else None
 
 
-def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
-    zero = time_zero(report).start_ps
+def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[str, int]) -> str:
     phases, steps = report.phases.rounds, report.explanation.steps.table
     wait = rows.wait[0][rows.wait[1]]
     bands = [_band(table, zero) for table in (phases, steps)]
