@@ -22,7 +22,7 @@ def event(cat, name, ts=0, dur=1, pid=0, tid=7, **args):
 
 
 def kernel(name, ts=0, dur=1, **args):
-    return event("kernel", name, ts, dur, device=0, stream=7, **args)
+    return event("kernel", name, ts, dur, **{"device": 0, "stream": 7, **args})
 
 
 def rows(frame, *columns):

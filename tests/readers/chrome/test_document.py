@@ -128,6 +128,7 @@ def test_events_may_stand_before_or_after_the_other_keys_or_alone(tmp_path, monk
 CUT = "The file is truncated: {}. Its {} complete events were read."
 REPAIRED = "{} events were not valid JSON (NaN, bad escapes or similar) and were repaired."
 LEFT_OUT = "{} events were not valid JSON and could not be repaired: they were skipped."
+OTHERS = "{} values among the events are no events: they were skipped."
 
 
 def event(name, value="1"):
@@ -141,7 +142,7 @@ A, B, C = event("a"), event("b"), event("c")
     ("text", "names", "notes"),
     [
         (f"[{A}, {B}, {{}}]", ["a", "b", None], []),
-        (f"[{A}, 7, null, {B}, []]", ["a", "b"], []),
+        (f"[{A}, 7, null, {B}, []]", ["a", "b"], [OTHERS.format(3)]),
         (f"[{A}, {B},]", ["a", "b"], []),
         (f'{{"traceEvents": [{A}, {B}, \n ], "k": 1, }}', ["a", "b"], []),
         (f"[{A}, {B}", ["a", "b"], [CUT.format("its list of events is not closed", 2)]),

@@ -822,6 +822,46 @@ def test_annotations_and_calls_without_a_time_are_counted_too(tmp_path):
     ]
 
 
+def test_events_of_the_host_without_a_phase_are_counted(tmp_path):
+    trace = trace_of(tmp_path, kernel("a", 5), event("cuda_runtime", "cudaLaunchKernel", 4) | {"ph": "?"})
+    assert trace.losses[["what", "lost"]].to_numpy().tolist() == [["details", 1]]
+
+
+def test_values_among_the_events_that_are_none_are_counted(tmp_path):
+    trace = trace_of(tmp_path, kernel("a", 5), [kernel("b", 7)], None, 3, kernel("c", 9))
+    assert trace.events["name"].tolist() == ["a", "c"]
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 3, 5]]
+    assert "3 values among the events are no events: they were skipped." in trace.notes
+
+
+def test_events_of_a_gpu_without_a_category_are_counted_beside_those_with_one(tmp_path):
+    label = {"ph": "M", "name": "process_labels", "pid": 0, "args": {"labels": "GPU 0"}}
+    nameless = {key: value for key, value in kernel("b", 7).items() if key != "cat"}
+    trace = trace_of(tmp_path, label, kernel("a", 5), nameless)
+    assert trace.events["name"].tolist() == ["a"]
+    assert trace.losses[["what", "lost", "total", "evidence"]].to_numpy().tolist() == [
+        ["events", 1, 2, "events of GPUs without a category"]
+    ]
+
+
+@pytest.mark.parametrize("number", [-5, 1e300, "x"])
+def test_work_of_a_device_whose_number_is_none_is_counted(tmp_path, number):
+    trace = trace_of(tmp_path, kernel("a", 5), kernel("b", 7, device=number))
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 2]]
+
+
+@pytest.mark.parametrize("size", [1e300, "large", [3]])
+def test_a_size_of_a_copy_that_is_none_is_counted(tmp_path, size):
+    copy = event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 9, device=0, stream=7, bytes=size)
+    trace = trace_of(tmp_path, kernel("a", 5), copy)
+    assert trace.losses[["what", "lost"]].to_numpy().tolist() == [["details", 1]]
+
+
+def test_an_event_far_from_all_others_is_counted_once(tmp_path):
+    trace = trace_of(tmp_path, kernel("a", 5), kernel("b", 7), kernel("c", 10**12))
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 3]]
+
+
 @pytest.mark.parametrize(("number", "device"), [(3, "gpu:3"), ("3", "gpu:3"), (-5, "gpu:?"), (1e300, "gpu:?")])
 def test_a_number_of_a_device_is_one(tmp_path, number, device):
     event = kernel("a", 5)

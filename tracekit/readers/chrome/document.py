@@ -36,6 +36,8 @@ from tracekit.vocabulary.losses import Loss
 T = TypeVar("T")
 
 _TEXTS = ("ph", "cat", "name", "pid", "tid")
+# The phases of the Trace Event Format.
+_PHASES = frozenset("BEXIiCbnestfPNODMVvRc(),")
 # No profile is longer than a day: times further than this from the others are none.
 _FAR_PS = 86_400 * 10**12
 _PICOSECONDS = pa.decimal128(38, 6)
@@ -56,7 +58,8 @@ class Document:
     shape (n,), text, null where absent; numbers stand as they are written, since ids may exceed int64.
     `start_ps`: shape (n,), picoseconds since `base_ps`, 0 where `timed` is False; `duration_ps`: shape (n,), 0 where
     absent, -1 where broken; `has_duration`: shape (n,), whether it is a number. `timed`: shape (n,), whether the event
-    has a time; metadata (`ph` M) has none, whatever its `ts` says. `base_ps`: the earliest time, on the file's own
+    has a time; metadata (`ph` M) has none, whatever its `ts` says. `far`: shape (n,), whether its time is none as it is
+    far from all others, which `lost` counts. `base_ps`: the earliest time, on the file's own
     axis, which may count from 1970 and exceed int64. `arguments`: the text of `args`, in pieces. `notes`: what was
     repaired or is missing, `lost` what is damaged.
     """
@@ -71,6 +74,7 @@ class Document:
     duration_ps: NDArray[np.int64]
     has_duration: NDArray[np.bool_]
     timed: NDArray[np.bool_]
+    far: NDArray[np.bool_]
     base_ps: int
     arguments: tuple["_Packed", ...]
     notes: tuple[str, ...]
@@ -78,6 +82,12 @@ class Document:
 
     def __len__(self) -> int:
         return len(self.start_ps)
+
+    @cached_property
+    def phaseless(self) -> NDArray[np.bool_]:
+        """Whether each event, shape (n,), has a time but no phase that there is: what it was, is lost."""
+        is_phase: NDArray[np.bool_] = by_label(self.ph, lambda phase: phase in _PHASES).astype(bool)
+        return self.timed & ~is_phase
 
     def of(self, *names: str) -> NDArray[np.bool_]:
         """Whether each event, shape (n,), is of one of the categories `names`, which are in lower case."""
@@ -159,7 +169,13 @@ def load(path: Path) -> Document:
                 add(making.popleft().result())
         while making:
             add(making.popleft().result())
-    empty = text.keyed and not text.cut and not text.skipped and not any(len(part.args) for part in parts)
+    empty = (
+        text.keyed
+        and not text.cut
+        and not text.skipped
+        and not text.others
+        and not any(len(part.args) for part in parts)
+    )
     if not empty and not any(columns["ph"].places):
         raise TraceError(f"{path} contains no trace events. Capture the trace again, or give another file.")
     texts = {name: column.joined() for name, column in columns.items()}
@@ -170,6 +186,7 @@ def load(path: Path) -> Document:
     starts = _Words(*(np.concatenate([part.times.pop(word) for part in parts]) for word in _Words._fields))
     times = starts.there & (texts["ph"] != "M")
     start_ps, timed, base_ps = _rebased(starts, times)
+    far = times & ~timed
     return Document(
         head=text.head,
         **texts,
@@ -177,10 +194,11 @@ def load(path: Path) -> Document:
         duration_ps=duration_ps,
         has_duration=has_duration,
         timed=timed,
+        far=far,
         base_ps=base_ps,
         arguments=tuple(part.args for part in parts),
-        notes=_notes(text, texts["ph"], int((times & ~timed).sum())),
-        lost=_lost(text, len(texts["ph"]), int((times & ~timed).sum())),
+        notes=_notes(text, texts["ph"], int(far.sum())),
+        lost=_lost(text, len(texts["ph"]), int(far.sum())),
     )
 
 
@@ -189,6 +207,8 @@ def _lost(text: Text, events: int, far: int) -> tuple[Lost, ...]:
     lost = [Lost(Loss.BYTES, None, None, text.cut)] if text.cut else []
     if text.skipped:
         lost.append(Lost(Loss.EVENTS, text.skipped, events + text.skipped, "not valid JSON"))
+    if text.others:
+        lost.append(Lost(Loss.EVENTS, text.others, events + text.others, "values that are no events"))
     if far:
         lost.append(Lost(Loss.EVENTS, far, events, "their times are more than a day from the others"))
     return tuple(lost)
@@ -202,6 +222,8 @@ def _notes(text: Text, ph: pd.Categorical, far: int) -> tuple[str, ...]:
         notes.append(f"{text.repaired} events were not valid JSON (NaN, bad escapes or similar) and were repaired.")
     if text.skipped:
         notes.append(f"{text.skipped} events were not valid JSON and could not be repaired: they were skipped.")
+    if text.others:
+        notes.append(f"{text.others} values among the events are no events: they were skipped.")
     if far:
         notes.append(f"{far} events are more than a day from the others, so their times are wrong: they were skipped.")
     return tuple(notes)

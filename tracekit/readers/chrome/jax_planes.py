@@ -25,10 +25,12 @@ from numpy.typing import NDArray
 from tracekit.columns import by_label, categorical, concat, distinct
 from tracekit.readers import losses, xspace
 from tracekit.readers.chrome import Dialect, Document
+from tracekit.readers.losses import Lost
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 from tracekit.trace import LOSS_COLUMNS, Trace
 from tracekit.vocabulary.copies import XLA_CPU_COPIES
 from tracekit.vocabulary.host_calls import END, POOL_START, POOL_STOP
+from tracekit.vocabulary.losses import Loss
 
 _HOST = "/host:CPU"
 # Which call asked for what stands between them, only ids tell.
@@ -107,18 +109,19 @@ def read(document: Document, path: Path) -> Trace:
     The host is the file's stem. Times count from the start of the profile, so that the origin is null. Raises
     TraceError where the planes cannot be read (xspace.trace).
     """
-    planes, notes = _planes(document)
+    planes, notes, lost = _planes(document)
     host = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".trace")
     trace = xspace.trace(XSpace([*planes], [], [], []), path, host, "jax-json")
-    lost = concat(LOSS_COLUMNS, [losses.table(host, document.lost), trace.losses])
-    return replace(trace, losses=lost, notes=(*document.notes, *notes, *trace.notes))
+    table = concat(LOSS_COLUMNS, [losses.table(host, [*document.lost, *lost]), trace.losses])
+    return replace(trace, losses=table, notes=(*document.notes, *notes, *losses.notes(lost), *trace.notes))
 
 
-def _planes(document: Document) -> tuple[list[Plane], list[str]]:
-    """The planes of the file in its order, with the lines that are to be read, and notes on what JSON cost."""
+def _planes(document: Document) -> tuple[list[Plane], list[str], list[Lost]]:
+    """The planes of the file in its order, with the lines that are to be read, notes on what JSON cost, and what is
+    lost."""
     processes, threads = _labels(document)
     performed = np.asarray(document.ph.isin(_PERFORMED))
-    notes = _losses(document, performed, processes)
+    notes = _limits(document)
     there = performed & document.timed & (document.duration_ps >= 0) & ~np.asarray(document.name.isin(_REGIONS))
     planes: list[Plane] = []
     for pid, name in processes.items():
@@ -134,11 +137,11 @@ def _planes(document: Document) -> tuple[list[Plane], list[str]]:
             f"{copies} copies between CPU devices are missing: JSON lacks the ids that link a call to the thread that "
             "copies. The *.xplane.pb file of the same capture has them."
         )
-    return planes, notes
+    return planes, notes, _lost(document, performed, processes)
 
 
-def _losses(document: Document, performed: NDArray[np.bool_], processes: dict[str, str]) -> list[str]:
-    """Notes on the `performed` events that cannot be read, and on what the writer cut off or rounded."""
+def _limits(document: Document) -> list[str]:
+    """Notes on what the writer cut off or rounded."""
     notes = []
     if int((document.ph == "X").sum()) == _CAP:
         notes.append(
@@ -147,16 +150,21 @@ def _losses(document: Document, performed: NDArray[np.bool_], processes: dict[st
         )
     if document.base_ps + int(document.start_ps.max(initial=0)) > _EXACT_PS:
         notes.append("Times are so far from the file's zero that its numbers round them to more than a picosecond.")
-    nowhere = performed & ~np.asarray(document.pid.isin(list(processes)))
-    if nowhere.any():
-        notes.append(f"{nowhere.sum()} events of no named process were skipped.")
-    untimed = performed & ~nowhere & ~document.timed
-    if untimed.any():
-        notes.append(f"{untimed.sum()} events without a time were skipped.")
-    backwards = performed & ~nowhere & document.timed & (document.duration_ps < 0)
-    if backwards.any():
-        notes.append(f"{backwards.sum()} events that end before they start were skipped.")
     return notes
+
+
+def _lost(document: Document, performed: NDArray[np.bool_], processes: dict[str, str]) -> list[Lost]:
+    """The `performed` events that cannot be read, and those of which nobody knows what they were."""
+    nowhere = performed & ~np.asarray(document.pid.isin(list(processes)))
+    rest = performed & ~nowhere
+    reasons = {
+        "of no named process": nowhere,
+        "without a time": rest & ~document.timed & ~document.far,
+        "that end before they start": rest & document.timed & (document.duration_ps < 0),
+        "without a phase": document.phaseless,
+    }
+    total = int((performed | document.phaseless).sum())
+    return [Lost(Loss.EVENTS, int(of.sum()), total, reason) for reason, of in reasons.items() if of.any()]
 
 
 def _labels(document: Document) -> tuple[dict[str, str], dict[tuple[str, str], str]]:

@@ -43,7 +43,7 @@ SCAN_FROM_BYTES = 64 << 20
 _OF_GZ = 10  # so many bytes, about, one of a packed file holds
 _LONGEST_EVENT = 16 << 20  # of bytes; what goes on without an event's end for longer holds no more of them
 _NEXT = "Give the file that the profiler itself wrote, *.json or *.json.gz."
-# What is no object is no event, but legal JSON: it costs no error.
+# What is no object is no event, but legal JSON: it is counted, and costs no error.
 _EVENTS = msgspec.json.Decoder(list[Event | bool | int | float | str | list[Any] | None])
 _EVENT = msgspec.json.Decoder(Event)
 
@@ -75,7 +75,8 @@ class Text:
     """A file while it is read; all but `path` is complete when `events` is exhausted.
 
     `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `skipped`: how many
-    events were no JSON and could be repaired, or not. `cut`: how the file ends too early, "" if it does not.
+    events were no JSON and could be repaired, or not; `others`: how many values among them are no objects. `cut`: how
+    the file ends too early, "" if it does not.
     """
 
     path: Path
@@ -83,6 +84,7 @@ class Text:
     keyed: bool = False
     repaired: int = 0
     skipped: int = 0
+    others: int = 0
     cut: str = ""
 
     def events(self) -> Iterator[list[Event] | scanner.Events]:
@@ -197,7 +199,7 @@ class Text:
         while True:
             run[at] = ord("[")
             try:
-                return _Run(events + _objects(memoryview(run)[at:]), rest=b"" if whole else None)
+                return _Run(events + self._objects(memoryview(run)[at:]), rest=b"" if whole else None)
             except RecursionError:
                 flat = shallow(bytes(run[at:]), self._nested)
                 if flat == run[at:]:
@@ -211,11 +213,11 @@ class Text:
                 return None
             where = at + int(byte[1])
             if "trailing characters" in reason and _ENDED[whole].match(run, where - 1, end):
-                return _Run(events + _objects(memoryview(run)[at : where - 1]), rest=bytes(run[where - 1 : end]))
+                return _Run(events + self._objects(memoryview(run)[at : where - 1]), rest=bytes(run[where - 1 : end]))
             if "trailing comma" in reason and run[where] == ord("]") and _ENDED[whole].match(run, where + 1, end):
                 run[run.rfind(b",", at, where)] = ord(" ")
                 continue
-            begin = _until(events, run, at, where)
+            begin = self._until(events, run, at, where)
             ends = _ends(run, where, end, whole)
             good = next((place for place in ends if self._repair(events, run[begin : place.stop])), None)
             if good is None:
@@ -229,6 +231,25 @@ class Text:
             if after.ended:
                 return _Run(events, rest=bytes(run[after.next : end]))
             at = after.next
+
+    def _objects(self, text: memoryview) -> list[Event]:
+        """The events in the array `text`."""
+        values = _EVENTS.decode(text)
+        events = [value for value in values if type(value) is Event]
+        self.others += len(values) - len(events)
+        return events
+
+    def _until(self, events: list[Event], run: bytearray, at: int, where: int) -> int:
+        """Append the events of `run` from the bracket `at` on that are whole before `where`; where they end."""
+        for before in _cuts(run, where, at):
+            byte = run[before]
+            run[before] = ord("]")
+            try:
+                events += self._objects(memoryview(run)[at : before + 1])
+                return before + 1
+            except BROKEN:
+                run[before] = byte
+        return at + 1
 
     def _nested(self) -> None:
         self.repaired += 1
@@ -270,19 +291,6 @@ class _Run:
     rest: bytes | None = None
 
 
-def _until(events: list[Event], run: bytearray, at: int, where: int) -> int:
-    """Append the events of `run` from the bracket `at` on that are whole before `where`; where they end."""
-    for before in _cuts(run, where, at):
-        byte = run[before]
-        run[before] = ord("]")
-        try:
-            events += _objects(memoryview(run)[at : before + 1])
-            return before + 1
-        except BROKEN:
-            run[before] = byte
-    return at + 1
-
-
 class _End(NamedTuple):
     """Where an event may stop, where the next run or what follows the array begins, and which of these it is."""
 
@@ -307,10 +315,6 @@ def _ends(run: bytearray, where: int, end: int, whole: bool) -> list[_End]:
     stop = ends[-1].stop if len(ends) == _TRIES else end
     last = islice(_LAST[whole].finditer(run, where, stop), _TRIES)
     return sorted([*ends, *(_End(match.start() + 1, match.end(), True) for match in last)])[:_TRIES]
-
-
-def _objects(text: memoryview) -> list[Event]:
-    return [event for event in _EVENTS.decode(text) if type(event) is Event]
 
 
 def _cuts(text: bytes | bytearray, end: int | None = None, begin: int = 0) -> Iterator[int]:

@@ -104,17 +104,18 @@ def read(document: Document, path: Path) -> Trace:
     host, notes = _host(document, path)
     complete = np.asarray(document.ph == "X") & document.timed
     valid = complete & (document.duration_ps >= 0)
-    work, skipped = kineto_devices.work(document)
+    work, uncategorised, skipped = kineto_devices.work(document)
     whole_work = valid & work & document.has_duration
     # Work is written as complete events: what has another phase, or none, lost it.
-    is_work = work & (np.asarray(document.ph.isin(["X", "B"])) | np.asarray(document.ph.isna()))
-    if broken := int((is_work & ~whole_work).sum()):
+    is_work = work & (np.asarray(document.ph.isin(["X", "B"])) | document.phaseless)
+    if broken := int((is_work & ~whole_work & ~document.far).sum()):
         notes.append(f"{broken} {_UNTIMED} were skipped.")
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
     is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
-    of_the_host = np.asarray(document.ph == "X") & ~work & (is_call | document.of(*_ANNOTATIONS, *_HOST_OPS))
-    untimed = int((of_the_host & ~valid).sum())
-    lost_of_host = [Lost(Loss.DETAILS, untimed, None, "events of the host without a valid time")] if untimed else []
+    of_the_host = (is_call | document.of(*_ANNOTATIONS, *_HOST_OPS)) & ~work
+    of_the_host &= np.asarray(document.ph == "X") | document.phaseless
+    untimed = int((of_the_host & ~valid & ~document.far).sum())
+    damaged = [Lost(Loss.DETAILS, untimed, None, "events of the host without a valid time")] if untimed else []
     calls = np.flatnonzero(valid & is_call)
     ids = wholes([args.correlation for args in document.args(calls, Call)])
     calls, ids = calls[ids != 0], (ids + kineto_work.id_offsets(document, calls))[ids != 0]
@@ -124,7 +125,11 @@ def read(document: Document, path: Path) -> Trace:
             "were offset by a multiple of 2^32."
         )
     work_rows = np.flatnonzero(whole_work)
-    events, launch = kineto_work.read(document, host, work_rows, annotations, calls, ids)
+    events, launch, lost_of_work = kineto_work.read(document, host, work_rows, annotations, calls, ids)
+    damaged += lost_of_work
+    if uncategorised:
+        total = uncategorised + len(events)
+        damaged.append(Lost(Loss.EVENTS, uncategorised, total, "events of GPUs without a category"))
     notes += [*kineto_devices.taken(document, work_rows, events["device"].array), *skipped]
     named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
     frames = np.flatnonzero(valid & document.of(*_FRAMES))
@@ -171,14 +176,14 @@ def read(document: Document, path: Path) -> Trace:
                 *_sampled(document),
                 *document.lost,
                 *([Lost(Loss.EVENTS, broken, broken + len(events), _UNTIMED)] if broken else []),
-                *lost_of_host,
+                *damaged,
             ],
         ),
         memory=memory,
         notes=(
             *document.notes,
             *notes,
-            *losses.notes(lost_of_host),
+            *losses.notes(damaged),
             *_missing(document, events, launch),
             *memory_notes,
         ),

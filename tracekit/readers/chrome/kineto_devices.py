@@ -68,8 +68,9 @@ def kind_of(category: str) -> Kind | None:
     return _KINDS.get(category) or (_KINDS[last] if last in ("memcpy", "memset") else None)
 
 
-def work(document: Document) -> tuple[Mask, list[str]]:
-    """Which events are work of a device, shape (n,), and notes on those that are none.
+def work(document: Document) -> tuple[Mask, int, list[str]]:
+    """Which events are work of a device, shape (n,); how many of a GPU have no category, so that nobody knows whether
+    they are; and notes on those that are none.
 
     Of categories that Kineto does not know these are the events on a process of a device, but no waits; and on the
     host's own process those that a queue of a device ran, by their category or their stream.
@@ -79,7 +80,7 @@ def work(document: Document) -> tuple[Mask, list[str]]:
     complete = np.asarray(document.ph == "X") & document.timed
     other = ~known & complete & ~_matches(category, _OF_HOST)
     if not other.any():
-        return known, []
+        return known, 0, []
     processes = device_processes(document)
     on_device = by_label(document.pid, lambda pid: pid in processes).astype(bool)
     on_gpu = by_label(document.pid, lambda pid: type_of(processes.get(pid, "")) == _GPU).astype(bool)
@@ -93,6 +94,7 @@ def work(document: Document) -> tuple[Mask, list[str]]:
     of_device = (on_device & (says_work | ~is_known_there)) | by_label(category, _says_kernel).astype(bool)
     rest = np.flatnonzero(other & ~of_device & ~on_device)
     of_device[rest] = [args.stream is not None for args in document.args(rest, _Queued)]
+    uncategorised = int((other & on_gpu & ~of_device & np.asarray(category == "")).sum())
     waits = by_label(document.name, waits_on_device).astype(bool)
     notes = []
     for reason, skipped in (
@@ -106,7 +108,7 @@ def work(document: Document) -> tuple[Mask, list[str]]:
             for text, count in counts.items()
             if count
         ]
-    return known | (other & of_device & ~tells & ~waits), notes
+    return known | (other & of_device & ~tells & ~waits), uncategorised, notes
 
 
 def named(column: pd.Categorical) -> pd.Categorical:

@@ -17,15 +17,17 @@ from numpy.typing import NDArray
 
 from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.correlation import Calls, DeviceRows, calls_of_rows
-from tracekit.devices import on_host, unknown
+from tracekit.devices import is_known, on_host, unknown
 from tracekit.readers.chrome import kineto_devices
 from tracekit.readers.chrome.document import Document
+from tracekit.readers.losses import Lost
 from tracekit.readers.nested import innermost
 from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.host_calls import launches as asks_for_work
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss
 
 Rows = NDArray[np.int64]
 
@@ -92,8 +94,9 @@ class _Annotation(msgspec.Struct):
 
 def read(
     document: Document, host: str, rows: Rows, annotations: Rows, calls: Rows, ids: NDArray[np.int64]
-) -> tuple[pd.DataFrame, Rows]:
-    """The events `rows`, which are work of devices, as EVENT_COLUMNS, and the call that launched each, else -1.
+) -> tuple[pd.DataFrame, Rows, list[Lost]]:
+    """The events `rows`, which are work of devices, as EVENT_COLUMNS; the call that launched each, else -1; and what is
+    damaged of them.
 
     `annotations` are the host's annotations, `calls` its calls and `ids` their correlation ids: they tell what a
     collective is whose kernel does not, and how large a copy of HIP's is. The call of a row is DOUBTFUL where several
@@ -116,7 +119,8 @@ def read(
     for row, annotation in _annotations(document, unnamed, launch, annotations).items():
         records[row] = _annotated(records[row], *annotation)
     categories = [_category(records[row].collective, str(name[row])) for row in collectives.tolist()]
-    sizes = _copy_sizes(document, records, np.flatnonzero(kind_columns["kind"] == Kind.MEMCPY.value), launch)
+    copied = np.flatnonzero(kind_columns["kind"] == Kind.MEMCPY.value)
+    sizes = _copy_sizes(document, records, copied, launch)
     sequence: list[int | None] = [None] * len(rows)
     group_size: list[int | None] = [None] * len(rows)
     for row, category in zip(collectives.tolist(), categories, strict=True):
@@ -152,7 +156,13 @@ def read(
             "occupancy_ratio": _occupancies(records),
         },
     )
-    return table, launch
+    lost = []
+    is_lost = given & ~by_label(device_names, is_known).astype(bool)
+    if is_lost.any():
+        lost.append(Lost(Loss.EVENTS, int(is_lost.sum()), len(rows), "work of devices whose numbers are none"))
+    if sizeless := sum(sizes[row] is None and records[row].bytes is not None for row in copied.tolist()):
+        lost.append(Lost(Loss.DETAILS, sizeless, None, "sizes that are no whole numbers of bytes"))
+    return table, launch, lost
 
 
 def id_offsets(document: Document, rows: Rows) -> NDArray[np.int64]:
