@@ -196,9 +196,9 @@ def places_of(key: NDArray[np.integer[Any]], count: int) -> list[NDArray[np.int6
 
 
 def numbered(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Keys 0..count-1 numbered without gaps, and the key of each number."""
+    """Keys 0..count-1 numbered in their order, without gaps, and the key of each number."""
     if count > _MOST_KEYS * len(key):
-        return pd.factorize(key)
+        return pd.factorize(key, sort=True)
     is_used = np.bincount(key, minlength=count) > 0
     return (np.cumsum(is_used) - 1)[key], np.flatnonzero(is_used)
 

@@ -266,8 +266,7 @@ def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Findi
     copies = np.flatnonzero((rows.kind == CODE[Kind.MEMCPY]) & ~within & gpu[rows.device])
     lanes = len(rows.labels("lane"))
     lane = rows.device * lanes + rows.codes("lane")
-    computes = np.bincount(lane[rows.kind == CODE[Kind.COMPUTE]], minlength=len(rows.devices) * lanes) > 0
-    in_lane = copies[computes[lane[copies]]]
+    in_lane = copies[np.isin(lane[copies], lane[rows.kind == CODE[Kind.COMPUTE]])]
     ratio = _ratio(rows, in_lane, copies)
     if ratio < IN_COMPUTE_LANE:
         return None

@@ -12,7 +12,7 @@ from tracekit.analysis.host_api import call_of_gaps, waiting_calls
 from tracekit.analysis.host_records import thread_numbers
 from tracekit.analysis.idle import Cause, Idle
 from tracekit.analysis.idle_gaps import idle_intervals, launching_threads
-from tracekit.columns import by_label, places_of
+from tracekit.columns import by_label, distinct, places_of
 from tracekit.intervals import Intervals
 from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.host_calls import (
@@ -88,11 +88,11 @@ def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
 
 @dataclass(frozen=True)
 class _Thread:
-    """The `launches` and `operators` of a thread, and the times by name, merged, of what it, or the thread that calls
+    """The times of a thread's `launches` and `operators`; and, by name and merged, of what it, or the thread that calls
     the programs, did to get memory, to copy results to the host, to call a program and to place its arguments."""
 
-    launches: pd.DataFrame
-    operators: pd.DataFrame
+    launches: Intervals
+    operators: Intervals
     allocations: dict[str, Intervals]
     copies: dict[str, Intervals]
     programs: dict[str, Intervals]
@@ -100,8 +100,8 @@ class _Thread:
 
     def launching(self) -> Intervals:
         """When it launched, or called a program, or was about to; merged. Placing a program's arguments is neither."""
-        calls = np.concatenate([_times(self.launches), *self.programs.values()])
-        in_operators = iv.intersection(_launching(calls, AGAIN_IN_OPERATOR_PS), iv.union(_times(self.operators)))
+        calls = np.concatenate([self.launches, *self.programs.values()])
+        in_operators = iv.intersection(_launching(calls, AGAIN_IN_OPERATOR_PS), iv.union(self.operators))
         launches = iv.union(_launching(calls, AGAIN_PS), in_operators)
         return iv.difference(launches, iv.union(*self.arguments.values()))
 
@@ -110,8 +110,11 @@ def _by_name(tables: Sequence[pd.DataFrame], places: Sequence[NDArray[np.int64]]
     """The times, merged, of the rows of tables at the places of each, by name."""
     times: dict[str, list[Intervals]] = {}
     for table, at in zip(tables, places, strict=True):
-        for name, own in table.iloc[at].groupby("name", observed=True):
-            times.setdefault(str(name), []).append(_times(own))
+        if len(at):  # of thousands of threads most have no such calls
+            names = table["name"].array[at]
+            which, first = distinct(names.codes)
+            for number, row in enumerate(first.tolist()):
+                times.setdefault(str(names[row]), []).append(_times(table, at[which == number]))
     return {name: iv.union(*parts) for name, parts in times.items()}
 
 
@@ -151,13 +154,14 @@ def _threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[tuple[NDArra
             _by_name(called, [of_launches[pair[0]], np.concatenate([of_spans[number] for number in numbers])])
             for of_launches, of_spans in of_threads
         )
-        thread = _Thread(tables[0].iloc[launches[pair[0]]], tables[1].iloc[operators[pair[0]]], *kinds)
+        thread = _Thread(_times(tables[0], launches[pair[0]]), _times(tables[1], operators[pair[0]]), *kinds)
         threads.append((at, thread))
     return threads
 
 
-def _times(table: pd.DataFrame) -> Intervals:
-    return iv.intervals(table["start_ps"].to_numpy(), table["end_ps"].to_numpy())
+def _times(table: pd.DataFrame, at: NDArray[np.int64]) -> Intervals:
+    """The times of the rows of a table at the places `at`."""
+    return iv.intervals(table["start_ps"].to_numpy()[at], table["end_ps"].to_numpy()[at])
 
 
 def _launching(calls: Intervals, again_ps: int) -> Intervals:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import frame
+from tracekit.columns import frame, numbered
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
@@ -212,11 +212,10 @@ def launch_intervals(
     hosts, threads = launches["host"].cat, launches["thread"].cat
     key = hosts.codes.to_numpy()[starting_calls].astype(np.int64) * max(len(threads.categories), 1)
     key += threads.codes.to_numpy()[starting_calls]
-    counts = np.bincount(key)
-    kinds = np.flatnonzero(counts)
+    number, kinds = numbered(key, len(hosts.categories) * max(len(threads.categories), 1))
     # Of numbers of at most two bytes, numpy finds a stable order in linear time.
-    order = np.argsort(key.astype(np.min_scalar_type(len(counts))), kind="stable")
-    ends = np.cumsum(counts[kinds])
+    order = np.argsort(number.astype(np.min_scalar_type(len(kinds))), kind="stable")
+    ends = np.cumsum(np.bincount(number))
     call_starts = launches["start_ps"].to_numpy()
     interval, rows = np.zeros(len(launches), np.int64), []
     for kind, begin, end in zip(kinds.tolist(), [0, *ends.tolist()], ends.tolist(), strict=False):

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import numbered
+
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -248,9 +250,11 @@ def _shift(device: Column, end: Column, occurrence: Column, key: Column) -> Colu
     Each row votes for the occurrence that ends nearest to it, on the device that has most occurrences of its key.
     """
     width = int(device.max()) + 1
-    pair = key * width + device
-    counts = np.bincount(pair, minlength=(int(key.max()) + 1) * width).reshape(-1, width)
-    steady = np.flatnonzero(device == counts.argmax(axis=1)[key])
+    number, pairs = numbered(key * width + device, (int(key.max()) + 1) * width)
+    by_count = np.lexsort((-pairs, np.bincount(number)))  # of equally many the first device
+    most = np.zeros(int(key.max()) + 1, np.int64)
+    most[pairs[by_count] // width] = pairs[by_count] % width  # the last to be written stays
+    steady = np.flatnonzero(device == most[key])
     steady = steady[np.lexsort((end[steady], key[steady]))]
     times, rank = np.unique(end, return_inverse=True)
     code = key * len(times) + rank
@@ -260,13 +264,13 @@ def _shift(device: Column, end: Column, occurrence: Column, key: Column) -> Colu
     lags = occurrence[steady[np.where(distances[1] < distances[0], neighbours[1], neighbours[0])]] - occurrence
     lowest = int(lags.min())
     span = int(lags.max()) - lowest + 1
-    votes, count = np.unique(pair * span + (lags - lowest), return_counts=True)
+    votes, count = np.unique(number * span + (lags - lowest), return_counts=True)
     pair_of_vote, vote_lags = votes // span, votes % span + lowest
     # The most votes, then the smallest shift.
     order = np.lexsort((np.abs(vote_lags), -count, pair_of_vote))
-    best_lag = np.zeros(counts.size, np.int64)
+    best_lag = np.zeros(len(pairs), np.int64)
     best_lag[pair_of_vote[order][::-1]] = vote_lags[order][::-1]
-    shift: Column = best_lag[pair]
+    shift: Column = best_lag[number]
     return shift
 
 

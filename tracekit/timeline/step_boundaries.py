@@ -184,18 +184,20 @@ def _markers(
 ) -> list[Marker]:
     """Whose annotations tell the steps of each of `threads`; `thread` and `device` (n,) are those of the rows with a
     launch."""
-    pairs = pd.unique(thread * len(rows.devices) + device)
-    devices_of = pd.Series(pairs % len(rows.devices)).groupby(pairs // len(rows.devices)).agg(set)
-    marking: dict[Marker, list[tuple[int, Marker]]] = {}
+    devices_of: dict[int, list[int]] = {}
+    for pair in pd.unique(thread * len(rows.devices) + device).tolist():
+        devices_of.setdefault(pair // len(rows.devices), []).append(pair % len(rows.devices))
+    # The one thread of a process that marks steps and launches for a device, None where several do.
+    marking: dict[tuple[Marker, int], Marker | None] = {}
     for number, key in enumerate(threads):
         if key in step_marks.of:
-            marking.setdefault(key[:2], []).append((number, key))
+            for used in devices_of.get(number, ()):
+                marking[key[:2], used] = None if (key[:2], used) in marking else key
     markers = []
     for number, key in enumerate(threads):
-        used = devices_of.get(number, set())
-        beside = [other for at, other in marking.get(key[:2], ()) if used & devices_of.get(at, set())]
-        only = beside[0] if len(beside) == 1 else key
-        markers.append(key if key in step_marks.of else only)
+        beside = {marking.get((key[:2], used), key) for used in devices_of.get(number, ())} - {key}
+        only = beside.pop() if len(beside) == 1 else None
+        markers.append(key if key in step_marks.of else only or key)
     return markers
 
 
@@ -203,7 +205,7 @@ def _marks_of(step_marks: Marks, marker: Marker, clock: str | None) -> StepTimes
     """The steps that a thread marked, or else its process, its host or those of its clock, with the times of them."""
     for depth in range(len(marker), 0, -1):
         if marker[:depth] in step_marks.of:
-            return step_marks.of[marker[:depth]]
+            return step_marks.times_of(marker[:depth])
     if step_marks.host is None:
         return np.empty(0, np.int64), iv.EMPTY
     steps = step_marks.by_clock.get(clock or "", np.empty(0, np.int64))

@@ -40,8 +40,8 @@ class Marks:
 
     `host` (m, 2) is the time from the first thread's begin of each to the last one's end, in ps, and `hosts` (m,) how
     many processes marked it, where annotations told them; `of` gives the steps that a host, a process and a thread
-    marked, with their own times. `linked` (n,) names the step of each row that the same evidence proves, else UNKNOWN.
-    `nested` counts the annotations inside others.
+    marked, with their own times (see times_of). `linked` (n,) names the step of each row that the same evidence proves,
+    else UNKNOWN. `nested` counts the annotations inside others.
     """
 
     marked_by: str
@@ -53,6 +53,20 @@ class Marks:
     hosts: NDArray[np.int64] | None = None
     of: Mapping[Marker, StepTimes] = field(default_factory=dict)
     nested: int = 0
+
+    def times_of(self, marker: Marker) -> StepTimes:
+        """The steps of one of the markers `of`, in order, with its times of them.
+
+        A thread that marked some of its process's steps has those of its process for the others: of each of thousands
+        of threads that is made here, one after the other.
+        """
+        steps, own = self.of[marker]
+        if len(marker) < len(THREAD):
+            return steps, own
+        of_process, completed = self.of[marker[:-1]]
+        completed = completed.copy()
+        completed[np.searchsorted(of_process, steps)] = own
+        return of_process, completed
 
     @cached_property
     def by_clock(self) -> Mapping[str, NDArray[np.int64]]:
@@ -120,10 +134,7 @@ def _step_times(step: NDArray[np.int64], spans: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_marker(spans: pd.DataFrame, place: NDArray[np.int64]) -> Mapping[Marker, StepTimes]:
-    """The steps that each host, process and thread marked, in order, with its times of them.
-
-    A thread that marked some of its process's steps has those of its process for the others.
-    """
+    """The steps that each host, process and thread marked, in order, with its times of them."""
     times_of: dict[Marker, StepTimes] = {}
     for depth in range(1, len(THREAD) + 1):
         # All markers at once: of each of thousands of hosts, a group by itself takes milliseconds.
@@ -134,14 +145,7 @@ def _by_marker(spans: pd.DataFrame, place: NDArray[np.int64]) -> Mapping[Marker,
         codes = labels.factorize()[0]
         first = np.flatnonzero(np.diff(codes, prepend=-1))
         for at, (low, high) in zip(first.tolist(), pairwise([*first.tolist(), len(codes)]), strict=True):
-            key = tuple(map(str, labels[at]))
-            steps, own = steps_of[low:high], own_of[low:high]
-            if depth == len(THREAD):
-                of_process, completed = times_of[key[:-1]]
-                completed = completed.copy()
-                completed[np.searchsorted(of_process, steps)] = own
-                steps, own = of_process, completed
-            times_of[key] = steps, own
+            times_of[tuple(map(str, labels[at]))] = steps_of[low:high], own_of[low:high]
     return times_of
 
 

@@ -4,14 +4,14 @@ Profilers often name the call, and not what it waits for. Then the times tell: a
 soon as the work has ended that it waited for, and only work of its own devices can hold it up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import distinct
+from tracekit.columns import distinct, places_of, rising
 from tracekit.devices import type_of
 from tracekit.timeline.rows import Rows, processes
 from tracekit.vocabulary.host_calls import SyncCall, sync_call
@@ -95,7 +95,7 @@ def syncs(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataFram
     lanes = _lanes(rows, launch, launches, process_of_call)
     start, places = table["start_ps"].to_numpy(), _places(rows, table["device"], table["lane"])
     for place, waits in _by_place(np.column_stack([places, np.full(len(table), _ANY)])):
-        for lane in _matching(lanes, place) if place[1] != _ALL else ():
+        for lane in lanes.matching(place) if place[1] != _ALL else ():
             first = lane.first_from(start[waits])
             has_first = (first >= 0) & ((follower[waits] < 0) | (first < follower[waits]))
             follower[waits[has_first]] = first[has_first]
@@ -107,7 +107,7 @@ def syncs(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataFram
     # A lane that waits returns at once.
     until = np.where(process == _ANY, np.iinfo(np.int64).max, table["end_ps"].to_numpy())
     for place, waits in _by_place(places):
-        for lane in _matching(lanes, place):
+        for lane in lanes.matching(place):
             edges.append((_last_row(rows, lane, moment[waits], until[waits]), waits))
     row, sync = (np.concatenate(columns) for columns in zip(*edges, strict=True)) if edges else (awaited[:0],) * 2
     row, sync = row[row >= 0], sync[row >= 0]
@@ -174,7 +174,33 @@ def _launched_at(rows: Rows, launch: Column, launches: pd.DataFrame) -> Column:
     return np.where(launch >= 0, np.append(launches["start_ps"].to_numpy(), 0)[launch], rows.start)
 
 
-def _lanes(rows: Rows, launch: Column, launches: pd.DataFrame, process_of_call: Column) -> dict[Place, _Lane]:
+class _Lanes:
+    """The lanes that ran rows, by place. Those of a device and process are found without a look at all others, of which
+    a damaged trace may have as many as rows."""
+
+    def __init__(self, lanes: dict[Place, _Lane]) -> None:
+        self._of_device: dict[int, list[Place]] = {}
+        self._of_owner: dict[tuple[int, int], list[Place]] = {}
+        self._lanes = lanes
+        for place in lanes:
+            self._of_device.setdefault(place[0], []).append(place)
+            self._of_owner.setdefault((place[0], place[2]), []).append(place)
+
+    def matching(self, place: Place) -> Iterator[_Lane]:
+        """The lanes that a wait of this place means: of its process, or of one that is not told."""
+        device, code, process = place
+        places = self._of_device.get(device, []) if process == _ANY else self._owned(device, process)
+        return (self._lanes[each] for each in places if code in (_ALL, each[1]))
+
+    def of(self, devices: Iterable[int], process: int) -> dict[Place, _Lane]:
+        """The lanes of devices that are of a process, or of none that is told."""
+        return {place: self._lanes[place] for device in devices for place in self._owned(device, process)}
+
+    def _owned(self, device: int, process: int) -> list[Place]:
+        return sorted({place for owner in (process, _ANY) for place in self._of_owner.get((device, owner), ())})
+
+
+def _lanes(rows: Rows, launch: Column, launches: pd.DataFrame, process_of_call: Column) -> _Lanes:
     """The lanes that ran rows, for each process that launched them; _ANY where no call tells it.
 
     Rows whose call is not in the trace are those of the one process that launched on their lane.
@@ -194,15 +220,7 @@ def _lanes(rows: Rows, launch: Column, launches: pd.DataFrame, process_of_call: 
             begin, reach = np.maximum.accumulate(rows.start[own]), np.maximum.accumulate(rows.end[own])
             last = own[np.maximum.accumulate(np.where(rows.end[own] == reach, np.arange(len(own)), 0))]
             lanes[device, code, owner] = _Lane(own, launched_at[own], begin, reach, last)
-    return lanes
-
-
-def _matching(lanes: dict[Place, _Lane], place: Place) -> Iterator[_Lane]:
-    """The lanes that a wait of this place means: of its process, or of one that is not told."""
-    device, code, process = place
-    for (on_device, on_code, owner), lane in lanes.items():
-        if on_device == device and code in (_ALL, on_code) and (process == owner or _ANY in (process, owner)):
-            yield lane
+    return _Lanes(lanes)
 
 
 def _places(rows: Rows, device: pd.Series, lane: pd.Series) -> Column:
@@ -217,13 +235,14 @@ def _places(rows: Rows, device: pd.Series, lane: pd.Series) -> Column:
 def _by_place(places: Column) -> Iterator[tuple[Place, Column]]:
     """The waits of each place that ran rows; `places` (n, 3)."""
     keys, number = np.unique(places, axis=0, return_inverse=True)
-    for at, (device, lane, process) in enumerate(keys.tolist()):
+    of_key = places_of(number.reshape(-1), len(keys))
+    for (device, lane, process), waits in zip(keys.tolist(), of_key, strict=True):
         if device != _NO and lane != _NO:
-            yield (device, lane, process), np.flatnonzero(number.reshape(-1) == at)
+            yield (device, lane, process), waits
 
 
 def _untold(
-    rows: Rows, calls: _Calls, table: pd.DataFrame, lanes: dict[Place, _Lane], places: Column
+    rows: Rows, calls: _Calls, table: pd.DataFrame, lanes: _Lanes, places: Column
 ) -> list[tuple[Column, Column]]:
     """What the waits of threads were for that name no device: for a device or a stream, put into `places`; for events,
     the pairs of rows and waits.
@@ -236,15 +255,14 @@ def _untold(
     edges: list[tuple[Column, Column]] = []
     names = table["name"].cat
     sort_of_name = [*(sync_call(str(name)) for name in names.categories), None]
+    sorts = list(dict.fromkeys(sort_of_name))
+    sort_of_wait = np.array([sorts.index(sort) for sort in sort_of_name])[names.codes.to_numpy()]
     start, end = table["start_ps"].to_numpy(), table["end_ps"].to_numpy()
     for devices, waits_of_thread in _devices_of_waits(calls, rows, table, untold, places[:, 2]):
         process = int(places[waits_of_thread[0], 2])
-        own = {place: lane for place, lane in lanes.items() if place[0] in devices and place[2] in (process, _ANY)}
-        for sort in dict.fromkeys(sort_of_name):
-            is_sort = np.array([each is sort for each in sort_of_name])
-            waits = waits_of_thread[is_sort[names.codes.to_numpy()[waits_of_thread]]]
-            if len(waits) == 0:
-                continue
+        own = lanes.of(devices, process)
+        for number in np.unique(sort_of_wait[waits_of_thread]).tolist():
+            sort, waits = sorts[number], waits_of_thread[sort_of_wait[waits_of_thread] == number]
             times = start[waits], end[waits]
             if sort is SyncCall.DEVICE and len(devices) == 1:
                 places[waits, :2] = devices[0], _ALL
@@ -293,23 +311,24 @@ def _devices_of_waits(
     thread_of_call, thread_of_wait = _threads(calls.table, calls.process, table, process)
     linked = np.flatnonzero(calls.launch >= 0)
     call, device = calls.launch[linked], rows.device[linked]
-    thread_pairs = set(zip(*_pairs(thread_of_call[call], device), strict=True))
-    process_pairs = set(zip(*_pairs(calls.process[call], device), strict=True))
+    of_thread, of_process = _devices_of(thread_of_call[call], device), _devices_of(calls.process[call], device)
     waits_of = []
-    for thread in np.unique(thread_of_wait[untold]).tolist():
-        waits = untold[thread_of_wait[untold] == thread]
-        devices = sorted(device for owner, device in thread_pairs if owner == thread)
-        devices = devices or sorted(device for owner, device in process_pairs if owner == process[waits[0]])
-        if devices:
-            waits_of.append((devices, waits))
+    for thread, at in enumerate(places_of(thread_of_wait[untold], int(thread_of_wait.max()) + 1)):
+        if len(at):
+            waits = untold[at]
+            devices = of_thread.get(thread) or of_process.get(int(process[waits[0]]))
+            if devices:
+                waits_of.append((devices, waits))
     return waits_of
 
 
-def _pairs(owner: Column, device: Column) -> tuple[list[int], list[int]]:
-    """The distinct pairs of two columns of small numbers."""
+def _devices_of(owner: Column, device: Column) -> dict[int, list[int]]:
+    """The devices, in order, of each owner; one pair of the columns for each row."""
     width = int(device.max(initial=0)) + 1
-    pair = np.flatnonzero(np.bincount(owner * width + device))
-    return (pair // width).tolist(), (pair % width).tolist()
+    devices: dict[int, list[int]] = {}
+    for pair in rising(owner * width + device).tolist():
+        devices.setdefault(pair // width, []).append(pair % width)
+    return devices
 
 
 def _threads(calls: pd.DataFrame, call_process: Column, table: pd.DataFrame, process: Column) -> tuple[Column, Column]:
@@ -347,9 +366,15 @@ def _resumed(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataF
     (process,) = processes(launches)
     thread = process * (len(launches["thread"].cat.categories) + 1) + launches["thread"].cat.codes.to_numpy()
     held_at = np.full(len(rows), earliest)
-    for number in np.unique(thread[holds]).tolist():
-        times = np.append(np.sort(start[holds[thread[holds] == number]]), earliest)
-        own = np.flatnonzero((launch >= 0) & (thread[launch] == number))
+    number_of, _ = distinct(thread)
+    launched = np.flatnonzero(launch >= 0)
+    count = int(number_of.max(initial=-1)) + 1
+    of_thread = zip(places_of(number_of[holds], count), places_of(number_of[launch[launched]], count), strict=True)
+    for of_holds, of_rows in of_thread:
+        if not len(of_holds):
+            continue
+        times = np.append(np.sort(start[holds[of_holds]]), earliest)
+        own = launched[of_rows]
         before = np.where(previous[own] >= 0, launched_at[previous[own]], earliest)
         last = np.searchsorted(times[:-1], launched_at[own]) - 1
         held_at[own] = np.where(times[last] >= before, times[last], earliest)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import distinct
+from tracekit.columns import distinct, numbered
 from tracekit.devices import type_of
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
@@ -77,10 +77,8 @@ def _queues(rows: Rows) -> Column:
         return np.where(placed[rows.device], rows.device, -1)
     lanes = len(rows.labels("lane")) + 1
     key = rows.device * lanes + np.where(gpu[rows.device], rows.codes("lane") + 1, 0)
-    keys = np.flatnonzero(np.bincount(key, minlength=1))
-    number = np.zeros(int(keys[-1]) + 1, np.int64)
-    number[keys] = np.arange(len(keys))
-    return np.where(placed[rows.device], number[key], -1)
+    number, _ = numbered(key, len(rows.devices) * lanes)
+    return np.where(placed[rows.device], number, -1)
 
 
 def _async_pairs(rows: Rows, queue: Column, order: Column, has_wait: NDArray[np.bool_]) -> Column:

@@ -12,7 +12,7 @@ from tracekit import intervals as iv
 from tracekit.analysis.critical_path.dependencies import find_predecessors
 from tracekit.analysis.host_activity import UnknownWaits, dispatchers
 from tracekit.analysis.host_times import HostTimes
-from tracekit.columns import by_label, categorical, distinct, places_of
+from tracekit.columns import by_label, categorical, distinct, numbered, places_of
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
@@ -403,7 +403,7 @@ def _thread_numbers(*tables: pd.DataFrame) -> Names:
         processes, threads = _processes(table), table["thread"].cat
         width = len(threads.categories) + 1
         keys = processes.codes.astype(np.int64) * width + threads.codes.to_numpy()
-        for key in np.flatnonzero(np.bincount(keys)).tolist():
+        for key in numbered(keys, len(processes.categories) * width)[1].tolist():
             name = str(processes.categories[key // width]), str(threads.categories[key % width])
             numbers_of.setdefault(name, len(numbers_of))
     return numbers_of
@@ -412,12 +412,14 @@ def _thread_numbers(*tables: pd.DataFrame) -> Names:
 def _numbers_of_threads(table: pd.DataFrame, names: Names, column: str = "thread") -> Column:
     """The number of each row's thread, -1 where `names` lacks it."""
     processes, threads = _processes(table), table[column].cat
-    grid = np.full((len(processes.categories) + 1, len(threads.categories) + 1), -1)
-    for row, process in enumerate(processes.categories):
-        for column_place, thread in enumerate(threads.categories):
-            grid[row, column_place] = names.get((str(process), str(thread)), -1)
-    numbers_of_rows: Column = grid[processes.codes, threads.codes.to_numpy()]
-    return numbers_of_rows
+    process_names, thread_names = ([*map(str, each.categories), ""] for each in (processes, threads))
+    which, first = distinct(processes.codes, threads.codes.to_numpy())
+    pairs = zip(processes.codes[first].tolist(), threads.codes.to_numpy()[first].tolist(), strict=True)
+    numbers = [
+        names.get((process_names[process], thread_names[thread]), -1) if process >= 0 and thread >= 0 else -1
+        for process, thread in pairs
+    ]
+    return np.array(numbers, np.int64)[which]
 
 
 def _processes(table: pd.DataFrame) -> pd.Categorical:

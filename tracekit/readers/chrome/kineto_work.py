@@ -7,6 +7,7 @@ or by Intel's PTI (`Memcpy M2D(Memory -> Device)`).
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -191,10 +192,10 @@ def _told_apart(devices: pd.Categorical, processes: pd.Categorical) -> pd.Catego
     gives the events of a device the process of its number, which such tools change, and mostly not the number."""
     which, first = distinct(devices.codes, processes.codes)
     pairs = [(str(devices[at]), processes[at]) for at in first.tolist()]
-    names = [name for name, process in pairs if isinstance(process, str)]
+    uses = Counter(name for name, process in pairs if isinstance(process, str))
     labels = [
         on_host((match[1] if (match := _RANK.match(process)) else f"process {process}"), name)
-        if isinstance(process, str) and names.count(name) > 1
+        if isinstance(process, str) and uses[name] > 1
         else name
         for name, process in pairs
     ]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import units
+from tracekit.columns import numbered
 from tracekit.devices import natural
 from tracekit.report.figures import drawing
 from tracekit.report.figures.concurrency_area import Bin, bin_label
@@ -78,7 +79,7 @@ def _lanes_of_rows(rows: Rows, merged: NDArray[np.bool_]) -> tuple[NDArray[np.in
 def count_lanes(rows: Rows, merged: NDArray[np.bool_]) -> int:
     """How many lanes there are."""
     lane, labels = _lanes_of_rows(rows, merged)
-    return int(np.count_nonzero(np.bincount(rows.device * len(labels) + lane)))
+    return len(numbered(rows.device * len(labels) + lane, len(rows.devices) * len(labels))[1])
 
 
 def devices_in(rows: Rows, windows: Mapping[str, iv.Intervals], merged: NDArray[np.bool_]) -> list[Device]:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import numbered
 from tracekit.devices import natural, type_of
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
@@ -137,8 +138,8 @@ def _threads(
     host, thread = (calls[column].cat.codes.to_numpy(np.int64) for column in ("host", "thread"))
     hosts, threads = (list(map(str, calls[column].cat.categories)) for column in ("host", "thread"))
     order = np.lexsort((calls["end_ps"], calls["start_ps"], thread, host))
-    every = np.bincount(host * len(threads) + thread)
-    code, count = np.flatnonzero(every), every[every > 0]
+    number, code = numbered(host * len(threads) + thread, len(hosts) * len(threads))
+    count = np.bincount(number)
     present = list(dict.fromkeys((code // len(threads)).tolist()))
     lanes = [
         (groups + present.index(value // len(threads)), threads[value % len(threads)], n)
