@@ -406,8 +406,13 @@ def _table(columns: Mapping[str, str], data: dict[str, Any], total_ps: Any, busy
                 share = data[part] / np.asarray(whole, float)
                 data = data | {ratio: pd.arrays.FloatingArray(np.nan_to_num(share), ~np.isfinite(share))}
     texts = [data[name] for name, dtype in columns.items() if dtype == "str" and name in data]
-    keys = [
-        (-time_ps, *(str(text or "") for text in row)) for time_ps, *row in zip(data["time_ps"], *texts, strict=True)
-    ]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
+    order = np.lexsort([*(_ranks(column) for column in reversed(texts)), -data["time_ps"]])
     return frame(columns, {name: values[order] for name, values in data.items() if name in columns})
+
+
+def _ranks(texts: NDArray[Any]) -> Column:
+    """The places of texts among the distinct ones in order; None stands with the empty text."""
+    code, distinct_texts = pd.factorize(texts, use_na_sentinel=False)
+    names = [text if isinstance(text, str) else "" for text in distinct_texts]  # None is NaN here
+    rank = {name: place for place, name in enumerate(sorted(set(names)))}
+    return np.array([rank[name] for name in names], np.int64)[code]

@@ -16,6 +16,7 @@ from tracekit.columns import concat, constant, frame, records, spelt
 from tracekit.errors import TraceError, TracekitError
 from tracekit.files import path_of
 from tracekit.readers import chrome, device_clocks, find, formats, losses, merge, summary
+from tracekit.readers.bounds import bounded
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.formats import NSYS_PARQUET, SUMMARY, FileType
 from tracekit.readers.losses import Lost
@@ -355,8 +356,7 @@ def _host_trace(path: Path, file_type: FileType) -> HostTrace | None:
     host = _as_written(path, file_type)
     if host is None or host.is_fitted:
         return host
-    bounded = losses.with_bounded_names(losses.without_impossible_sizes(host.trace))
-    return replace(host, trace=device_clocks.fit(bounded), is_fitted=True)
+    return replace(host, trace=device_clocks.fit(bounded(host.trace)), is_fitted=True)
 
 
 def _as_written(path: Path, file_type: FileType) -> HostTrace | None:

@@ -1,24 +1,15 @@
 """What a file shows to be missing from it, as rows of `Trace.losses`."""
 
-import hashlib
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from tracekit import intervals as iv
-from tracekit.columns import concat, frame, labels
-from tracekit.trace import FRAME_COLUMNS, LOSS_COLUMNS, Trace
-from tracekit.units import quantity
+from tracekit.columns import frame
+from tracekit.trace import LOSS_COLUMNS
 from tracekit.vocabulary.losses import DAMAGE, Loss, damage, loss
 
 _LONGEST = 200
-# More bytes than one event, and than all events of a file, can move (35 TB, 72 PB): int64 then holds every sum of them.
-_MOST_BYTES, _MOST_BYTES_IN_ALL = 1 << 45, 1 << 56
-# Names of kernels reach some thousand letters. Each table of a report holds them anew.
-_MOST_LETTERS, _NAMES = 10_000, ("name", "hlo_op", "hlo_module", "program", "framework_op")
 
 
 class Lost(NamedTuple):
@@ -53,46 +44,3 @@ def table(host: str, losses: Iterable[Lost]) -> pd.DataFrame:
         "evidence": [each.evidence for each in rows],
     }
     return frame(LOSS_COLUMNS, columns)
-
-
-def without_impossible_sizes(trace: Trace) -> Trace:
-    """The trace of a file in which no event moves fewer than 0 bytes, or more than a machine does; what did is null,
-    and counted as lost."""
-    sizes = trace.events["bytes"].to_numpy(np.int64, na_value=0)
-    most = _MOST_BYTES
-    if iv.sum_exactly(sizes[(sizes > 0) & (sizes <= most)]) > _MOST_BYTES_IN_ALL:
-        most = _MOST_BYTES_IN_ALL // len(sizes)
-    impossible = (sizes < 0) | (sizes > most)
-    if not (count := int(impossible.sum())):
-        return trace
-    lost = [Lost(Loss.DETAILS, count, None, "sizes of copies and collectives that no machine moves")]
-    host = str(trace.hosts["host"].iloc[0]) if len(trace.hosts) else ""
-    return replace(
-        trace,
-        events=trace.events.assign(bytes=trace.events["bytes"].mask(impossible)),
-        losses=concat(LOSS_COLUMNS, [trace.losses, table(host, lost)]),
-        notes=(*trace.notes, *notes(lost)),
-    )
-
-
-def with_bounded_names(trace: Trace) -> Trace:
-    """The trace of a file with its longest names shortened in their middle, where a number keeps them apart."""
-    new: dict[str, str] = {}
-    frames: dict[str, Any] = {}
-    for name in FRAME_COLUMNS:
-        table = getattr(trace, name)
-        for column in (each for each in _NAMES if each in table):
-            long = {text: _bounded(text) for text in labels(table[column].array) if len(text) > _MOST_LETTERS}
-            if long:
-                renamed = table[column].cat.rename_categories(long)
-                frames[name] = frames.get(name, table).assign(**{column: renamed})
-                new |= long
-    if not new:
-        return trace
-    note = f"{quantity(len(new), 'name')} of more than {_MOST_LETTERS:,} letters: their middle is left out."
-    return replace(trace, **frames, notes=(*trace.notes, note))
-
-
-def _bounded(text: str) -> str:
-    half = _MOST_LETTERS // 2
-    return f"{text[:half]}… {hashlib.sha256(text.encode()).hexdigest()[:12]} …{text[-half:]}"

@@ -1,10 +1,11 @@
-"""Sizes that no machine moves are no figure, in a trace of any format, and no sum of sizes leaves 64 bits."""
+"""What no real trace holds is told: sizes that no machine moves, too many or too long names, devices, threads."""
 
 import json
 
 import pytest
 
 import tracekit
+from tracekit.readers import bounds
 
 
 def write(at, sizes):
@@ -78,3 +79,56 @@ def test_the_ranks_of_a_large_job_are_whole(tmp_path):
     path.write_text(json.dumps(trace))
     (ranks,) = tracekit.read(path).events["ranks"]
     assert ranks == ",".join(map(str, range(8192)))
+
+
+def event(number, **fields):
+    args = {"device": 0, "stream": 7, **fields.pop("args", {})}
+    whole = {"ph": "X", "cat": "kernel", "name": "k", "ts": 10 * number, "dur": 5, "pid": 0, "tid": 7, **fields}
+    return {**whole, "args": args}
+
+
+def read(tmp_path, events):
+    path = tmp_path / "a.pt.trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return tracekit.read(path)
+
+
+def losses_of(trace):
+    return trace.losses[["what", "lost", "total"]].to_numpy().tolist()
+
+
+def test_of_too_many_names_those_with_most_time_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(bounds, "_MOST_NAMES", 2)
+    times = {"short": 1, "longest": 9, "long": 5, "shorter": 2}
+    events = [event(number, name=name, dur=dur) for number, (name, dur) in enumerate(times.items())]
+    trace = read(tmp_path, events)
+    assert trace.events["name"].tolist() == ["(other names)", "longest", "long", "(other names)"]
+    assert losses_of(trace) == [["details", 2, 4]]
+    assert '2 of 4 details of devices and events could not be read (names of work, which are "(other names)" now).' in (
+        trace.notes
+    )
+
+
+def test_devices_and_lanes_behind_the_most_are_lost_and_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(bounds, "_MOST_DEVICES", 3)
+    monkeypatch.setattr(bounds, "_MOST_LANES", 4)
+    events = [event(number, args={"device": number % 5, "stream": number // 5}) for number in range(10)]
+    trace = read(tmp_path, events)
+    assert trace.events["device"].tolist() == ["gpu:0", "gpu:1", "gpu:2", "gpu:0"]
+    assert losses_of(trace) == [["planes", 2, 5], ["lines", 2, 6]]
+
+
+def test_threads_behind_the_most_are_lost_and_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(bounds, "_MOST_THREADS", 3)
+    marks = [event(number, cat="user_annotation", pid=9, tid=100 + number, name="a") for number in range(4)]
+    calls = [event(number, cat="cuda_runtime", pid=9, tid=103 + number, name="cudaLaunchKernel") for number in range(2)]
+    correlated = [call | {"args": {"correlation": number + 1}} for number, call in enumerate(calls)]
+    trace = read(tmp_path, [event(0), *marks, *correlated])
+    assert (len(trace.spans), len(trace.launches)) == (3, 0)
+    assert losses_of(trace) == [["lines", 2, 5]]
+
+
+def test_within_the_bounds_a_trace_stays_as_it_is(tmp_path):
+    trace = read(tmp_path, [event(number, name=f"k{number}", args={"device": number}) for number in range(50)])
+    assert bounds.bounded(trace) is trace
+    assert trace.losses.empty
