@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tracekit import heap
 from tracekit.columns import by_label, categorical
 from tracekit.errors import TraceError
 from tracekit.readers.chrome import scanner
@@ -43,6 +44,7 @@ _FAR_PS = 86_400 * 10**12
 _PICOSECONDS = pa.decimal128(38, 6)
 _EXACT = Context(prec=60)
 _CODEC = "zstd"
+_MANY = 500_000  # events
 _AHEAD = 2  # parts that are read before one must be made
 
 # Keys that only traces have, of an object and of a bare array of events.
@@ -155,27 +157,23 @@ def load(path: Path) -> Document:
     columns = {name: _Texts() for name in _TEXTS}
     parts: list[_Part] = []
 
-    def add(part: _Part) -> None:
+    def add(events: list[Event] | scanner.Events) -> None:
+        part = _part(events)
         for name, column in columns.items():
             column.add(part.texts.pop(name))
         parts.append(part)
 
     with ThreadPoolExecutor(1) as pool:  # most of what makes columns of events holds no lock of Python
-        making: deque[Future[_Part]] = deque()
+        making: deque[Future[None]] = deque()
         for events in chain(text.events(), ([],)):  # the last, empty one gives every column a part
             if events or not (parts or making):
-                making.append(pool.submit(_part, events))
+                making.append(pool.submit(add, events))
             if len(making) > _AHEAD:
-                add(making.popleft().result())
-        while making:
-            add(making.popleft().result())
-    empty = (
-        text.keyed
-        and not text.cut
-        and not text.skipped
-        and not text.others
-        and not any(len(part.args) for part in parts)
-    )
+                making.popleft().result()
+        for made in making:
+            made.result()
+    is_empty_list = text.keyed and not (text.cut or text.skipped or text.others)
+    empty = is_empty_list and not any(len(part.args) for part in parts)
     if not empty and not any(columns["ph"].places):
         raise TraceError(f"{path} contains no trace events. Capture the trace again, or give another file.")
     texts = {name: column.joined() for name, column in columns.items()}
@@ -187,6 +185,11 @@ def load(path: Path) -> Document:
     times = starts.there & (texts["ph"] != "M")
     start_ps, timed, base_ps = _rebased(starts, times)
     far = times & ~timed
+    del starts, times
+    if (
+        len(far) >= _MANY
+    ):  # of a million events what was freed on the way is 50 MB, on top of which a reader would stand
+        heap.give_back()
     return Document(
         head=text.head,
         **texts,
