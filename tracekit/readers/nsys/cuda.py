@@ -267,7 +267,7 @@ def _sets(export: Export, table: str) -> Work:
 
 
 def calls(export: Export) -> Calls:
-    """The calls of the CUDA runtime and driver that have a correlation id and a valid time."""
+    """The calls of the CUDA runtime and driver that have a correlation id and a valid time; others are counted."""
     parts = [
         integers(export, table, ("start", "end", "globalTid", "correlationId", "nameId"), "correlationId > 0")
         for table in tables_of(export, *_CALLS)
@@ -278,8 +278,12 @@ def calls(export: Export) -> Calls:
         np.concatenate([nothing, *(part[column] for part in parts)])
         for column in ("start", "end", "globalTid", "correlationId", "nameId")
     )
-    all_calls = Calls(start, end, thread, process_of(thread), correlation, name)
-    return select(all_calls, (start != MISSING) & (end >= start))
+    valid = (start != MISSING) & (end >= start)
+    if invalid := int((~valid).sum()):
+        export.lost.append(Lost(Loss.EVENTS, invalid, len(valid), "calls of CUDA without a valid time"))
+    if unthreaded := int((thread == MISSING).sum()):
+        export.lost.append(Lost(Loss.DETAILS, unthreaded, len(thread), "threads of the calls of CUDA"))
+    return select(Calls(start, end, thread, process_of(thread), correlation, name), valid)
 
 
 @dataclass(frozen=True)

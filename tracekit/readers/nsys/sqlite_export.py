@@ -40,6 +40,7 @@ _NOTHING = np.zeros(0, np.int64)
 # Of a damaged file, pages may hold each other many times over: a file of 19 kB gave rows until there was no memory. No
 # row takes less than a byte, and reading real exports takes at most one step of SQLite's machine a byte.
 _STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 10**8, 50, 10**6
+_COMPUTED, _VIEW = "columns that are computed, not stored", "a view, not a table"
 _REPEATED = "its pages hold the same rows over and over"
 _AGAIN = "Export the report again with `nsys export --type sqlite`."
 
@@ -49,7 +50,8 @@ class Export:
     """An open export: its file, the connection, and the columns of each of its tables.
 
     No table has more rows than `most_rows`. `limits`: the last rowid that can be read of a table with a damaged page.
-    `lost`: what was found to be damaged.
+    `refused`: tables that are not read, and why, which is a loss where one is asked for. `lost`: what was found to be
+    damaged.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class Export:
     tables: Mapping[str, frozenset[str]]
     most_rows: int
     limits: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
 
 
@@ -120,18 +123,17 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
         size = _bound(connection)
         tables = _tables(path, connection)
         limits, lost = _limits(connection, tables) if is_damaged else ({}, [])
-        computed = _computed(connection)
-        if parquet_export.STRINGS in computed:
+        refused = _refused(connection)
+        if refused.get(parquet_export.STRINGS) == _COMPUTED:
             raise TraceError(
                 f"{path} is no Nsight Systems export: {parquet_export.STRINGS} has computed columns. {_AGAIN}"
             )
-        readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0 and name not in computed}
+        readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0 and name not in refused}
         if parquet_export.STRINGS not in readable:
             raise TraceError(f"{path} is a corrupt SQLite database: {parquet_export.STRINGS} cannot be read. {_AGAIN}")
         name = parquet_export.FOLDERS.sub("", path.parent.name)
         source = path.parent.with_name(name) if is_parquet and name else path
-        lost += _of_export("columns that are computed, not stored", computed) + _views(connection)
-        yield Export(source, connection, readable, size, limits, lost)
+        yield Export(source, connection, readable, size, limits, refused, lost)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise TraceError(f"{path} is a corrupt SQLite database: {_first_line(error)}. {_AGAIN}") from None
     finally:
@@ -191,27 +193,23 @@ def _info(table: str) -> str:
     return f'PRAGMA table_info("{table}")'
 
 
-def _views(connection: sqlite3.Connection) -> list[Lost]:
-    """The tables of an export that are views, which have no rows of their own."""
-    names = [
-        decoded(name) or "" for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
-    ]
-    return _of_export("a view, not a table", names)
-
-
-def _computed(connection: sqlite3.Connection) -> list[str]:
-    """The tables with generated columns, which can make gigabytes of a file of some kB."""
-    found = connection.execute(
+def _refused(connection: sqlite3.Connection) -> dict[str, str]:
+    """Why tables are not read: views have no rows of their own, and generated columns can make gigabytes of a file of
+    some kB."""
+    views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+    refused = {decoded(name) or "": _VIEW for (name,) in views}
+    computed = connection.execute(
         "SELECT DISTINCT m.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
         "WHERE m.type = 'table' AND c.hidden IN (2, 3)"
     )
-    return sorted(decoded(name) or "" for (name,) in found)
+    return refused | {decoded(name) or "": _COMPUTED for (name,) in computed}
 
 
-def _of_export(why: str, names: Sequence[str]) -> list[Lost]:
-    """The loss of those of the tables that an export has."""
-    own = [name for name in names if name in _OWN_TABLES or name.startswith("CUPTI_ACTIVITY_KIND_")]
-    return [Lost(Loss.TABLES, len(own), None, f"{why}: {', '.join(own[:3])}")] if own else []
+def _count_refused(export: Export, pattern: str) -> None:
+    """Count tables that are called as `pattern` says and are not read as lost."""
+    for name in sorted(export.refused):
+        if re.fullmatch(pattern, name):
+            export.lost.append(Lost(Loss.TABLES, 1, None, f"{export.refused[name]}: {name}"))
 
 
 def _check_file(path: Path) -> None:
@@ -262,7 +260,9 @@ def tables_of(export: Export, *names: str) -> list[str]:
     """The tables called so, that can hold timed rows; where only versions of one (`NAME_V2`) exist, the newest."""
     tables = []
     for name in names:
-        versions = [match for table in export.tables if (match := re.fullmatch(rf"{name}(?:_V(\d{{1,9}}))?", table))]
+        pattern = rf"{name}(?:_V(\d{{1,9}}))?"
+        _count_refused(export, pattern)
+        versions = [match for table in export.tables if (match := re.fullmatch(pattern, table))]
         if versions:
             tables.append(max(versions, key=lambda match: (match[1] is None, int(match[1] or 0)))[0])
     return tables
@@ -375,6 +375,7 @@ def decoded(value: object) -> str | None:
 
 def rows(export: Export, table: str, *columns: str) -> list[tuple[object, ...]]:
     """The rows of a small table, texts decoded; absent columns are None; no rows if there is no such table."""
+    _count_refused(export, table)
     have = export.tables.get(table)
     if have is None:
         return []
