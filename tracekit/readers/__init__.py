@@ -58,12 +58,16 @@ def read(
     with _located(place, run) as (tree, origin):
         try:
             trace = _run(tree, origin, executor)
-            if run is None and len(origin.runs) > 1:
-                _refuse_nothing_whole(trace)
         except TraceError as error:
             if run is not None or strict:
                 raise
-            trace = _older_run(tree, origin.runs, error, executor)
+            older = _older_run(tree, origin.runs, str(error), executor)
+            if older is None:
+                raise
+            trace = older
+        else:
+            if run is None and (nothing := _nothing_whole(trace)):
+                trace = _older_run(tree, origin.runs, nothing, executor) or trace
         trace = _named(trace, tree)
     unused = rules.unused(trace.events, own)
     trace = replace(
@@ -72,8 +76,8 @@ def read(
         source=spelt(os.fspath(source if isinstance(place, Path) else place)),
         notes=tuple(map(spelt, (*trace.notes, *unused))),
     )
-    if strict:
-        _refuse_damaged(trace)
+    if strict and (damaged := _damaged(trace)):
+        raise TraceError(f"{damaged} Copy its files again, or read without strict what is whole.")
     return trace
 
 
@@ -126,29 +130,31 @@ def _of_failed(capture: Mapping[str, Any] | None) -> list[str]:
     return [f"The script ended with exit code {code}: the trace holds what ran until then."]
 
 
-def _older_run(tree: remote.Tree, runs: Sequence[str], error: TraceError, executor: Executor | None) -> Trace:
-    """The newest of `runs` behind the first, which failed with `error`, that can be read; raises that if there is
+def _older_run(tree: remote.Tree, runs: Sequence[str], why: str, executor: Executor | None) -> Trace | None:
+    """The newest of `runs` behind the first, of which `why` says that it cannot be read, that can; None if there is
     none."""
     for name in runs[1:]:
         try:
             trace = _run(tree, _find(tree.path, name), executor)
-            _refuse_nothing_whole(trace)
         except TraceError:
             continue
-        reason = str(error).replace(f"{tree.path}/", "").split(". ")[0].rstrip(".")
+        if _nothing_whole(trace):
+            continue
+        reason = why.replace(f"{tree.path}/", "").split(". ")[0].rstrip(".")
         lost = Lost(Loss.RUNS, 1, None, f"{runs[0]}: {reason}; {name} was read instead")
         return replace(
             trace,
             losses=concat(LOSS_COLUMNS, [losses.table("", [lost]), trace.losses]),
             notes=(*losses.notes([lost]), *trace.notes),
         )
-    raise error
+    return None
 
 
-def _refuse_nothing_whole(trace: Trace) -> None:
-    """Raise TraceError where a damaged trace holds nothing that is whole."""
-    if trace.events.empty and trace.spans.empty:
-        _refuse_damaged(trace)
+def _nothing_whole(trace: Trace) -> str:
+    """Why a trace holds nothing to look at, "" where it holds something."""
+    if len(trace.events) or len(trace.spans):
+        return ""
+    return _damaged(trace) or ("" if len(trace.launches) or len(trace.memory) else "it holds no events")
 
 
 def _named(trace: Trace, tree: remote.Tree) -> Trace:
@@ -201,18 +207,15 @@ def _find(path: Path, run: str | None) -> find.TraceFiles:
         raise TraceError(f"{error.filename or path} cannot be read: {error.strerror}.") from None
 
 
-def _refuse_damaged(trace: Trace) -> None:
-    """Raise TraceError if anything of the trace is damaged."""
+def _damaged(trace: Trace) -> str:
+    """The sentence on what of the trace is damaged, "" where nothing is."""
     damaged = [
         damage(Loss(row["what"]), row["lost"], row["total"], row["evidence"])
         for row in records(trace.losses)
         if row["what"] in DAMAGE
     ]
-    if damaged:
-        more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
-        raise TraceError(
-            f"{trace.source} is damaged: {damaged[0]}{more} Copy its files again, or read without strict what is whole."
-        )
+    more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
+    return f"{trace.source} is damaged: {damaged[0]}{more}" if damaged else ""
 
 
 def _lost_files(damaged: Sequence[str], files: int) -> list[Lost]:
