@@ -1,5 +1,6 @@
 """The commands: each parses, calls one function, and says what was written. Heavy imports wait inside the commands."""
 
+import errno
 import json
 import os
 import shlex
@@ -86,6 +87,9 @@ _Floor = Annotated[
     str | None, typer.Option(metavar="SHARE", help="By how much two captures of one program differ, such as 2%.")
 ]
 
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
+_TOO_FEW = "too few files may be open at once (`ulimit -n` shows how many): allow more, as with `ulimit -n 1024`."
+
 app = typer.Typer(
     name="tracekit",
     no_args_is_help=True,
@@ -104,7 +108,10 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except TracekitError as error:
-        _tell(f"tracekit: {error}")
+        # What says that a file cannot be written gives advice for other reasons.
+        cause = error.__context__
+        is_full = isinstance(cause, OSError) and cause.errno in _TOO_MANY
+        _tell(f"tracekit: {_TOO_FEW if is_full else error}")
         raise SystemExit(error.exit_code) from None
     except OSError as error:
         _tell(f"tracekit: {_environment(error)}")
@@ -114,13 +121,19 @@ def main() -> None:
 
 
 def _tell(sentence: str) -> None:
-    from tracekit.console import tell
-
-    tell(sentence)
+    try:
+        from tracekit.console import tell
+    except OSError:  # no file can be opened, not even that of a module
+        with suppress(OSError, ValueError):
+            print(ascii(sentence)[1:-1], file=sys.stderr, flush=True)
+    else:
+        tell(sentence)
 
 
 def _environment(error: OSError) -> str:
     """What of the surroundings does not let a command work."""
+    if error.errno in _TOO_MANY:
+        return _TOO_FEW
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}."
     if isinstance(error, FileNotFoundError):
