@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import tracekit
-from tracekit.errors import TracekitError
+from tracekit.errors import CaptureError, TracekitError
 from tracekit.export import FORMATS, FRAMES, PERFETTO
 from tracekit.remote import base_name, child, parent, place
 from tracekit.version import __version__
@@ -108,9 +108,9 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except TracekitError as error:
-        # What says that a file cannot be written gives advice for other reasons.
+        # What says that a file cannot be written gives advice for other reasons; a capture says that there is none.
         cause = error.__context__
-        is_full = isinstance(cause, OSError) and cause.errno in _TOO_MANY
+        is_full = isinstance(cause, OSError) and cause.errno in _TOO_MANY and not isinstance(error, CaptureError)
         _tell(f"tracekit: {_TOO_FEW if is_full else error}")
         raise SystemExit(error.exit_code) from None
     except OSError as error:
