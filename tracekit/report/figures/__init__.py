@@ -5,14 +5,12 @@ import logging
 from tracekit.errors import TracekitError
 
 # Said here, where every module of figures passes. Where matplotlib may not write into the home directory, it uses a
-# temporary one, which takes a second and costs nothing else: that is no warning of the user's.
+# temporary one, or keeps nothing, which takes a second and costs nothing else: that is no warning of the user's.
 _log = logging.getLogger("matplotlib")
 _level = _log.level
 _log.setLevel(logging.ERROR)
 try:
-    import matplotlib
-
-    matplotlib.get_cachedir()
+    from matplotlib import font_manager  # noqa: F401 -- which keeps the list of all fonts
 except ModuleNotFoundError:
     raise TracekitError(
         "matplotlib is not installed in this Python, and figures need it; `pip install matplotlib` brings it."
