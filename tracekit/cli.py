@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import tracekit
-from tracekit.errors import CaptureError, TracekitError
+from tracekit.errors import CaptureError, TracekitError, fault
 from tracekit.export import FORMATS, FRAMES, PERFETTO
 from tracekit.remote import base_name, child, parent, place
 from tracekit.version import __version__
@@ -87,6 +87,7 @@ _Floor = Annotated[
     str | None, typer.Option(metavar="SHARE", help="By how much two captures of one program differ, such as 2%.")
 ]
 
+_TRACEBACK = "TRACEKIT_TRACEBACK"
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 _TOO_FEW = "too few files may be open at once (`ulimit -n` shows how many): allow more, as with `ulimit -n 1024`."
 
@@ -117,6 +118,17 @@ def main() -> None:
         _tell(f"tracekit: {_environment(error)}")
         with suppress(OSError, ValueError):  # what is still to be written to stdout would fail once more at the end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except MemoryError:
+        _tell("tracekit: there is not enough memory for that: take a shorter trace, or a larger machine.")
+        raise SystemExit(1) from None
+    except Exception as error:
+        if os.environ.get(_TRACEBACK):
+            raise
+        _tell(
+            f"tracekit: a bug of tracekit ended this command: {fault(error)}. Please report that, with the command, "
+            f"and the trace if it may be shared; {_TRACEBACK}=1 shows the traceback."
+        )
         raise SystemExit(1) from None
 
 

@@ -135,6 +135,28 @@ def test_a_newest_run_of_json_without_events_is_stepped_over_and_said(tmp_path):
     assert trace.losses["evidence"].tolist() == ["b: it holds no events; a was read instead"]
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (
+            ValueError("x"),
+            "it is damaged in a way that tracekit does not know (ValueError in readers/__init__.py, line ",
+        ),
+        (KeyError("x"), "by a bug of tracekit: KeyError in readers/__init__.py, line "),
+        (ModuleNotFoundError("No module named 'numba'"), "No module named 'numba'. Install tracekit anew."),
+        (MemoryError(), "does not fit in memory"),
+    ],
+)
+def test_what_a_reader_should_not_raise_is_damage_or_called_a_bug(logdir, monkeypatch, error, why):
+    def broken(*_, **__):
+        raise error
+
+    monkeypatch.setattr("tracekit.readers._as_written", broken)
+    with pytest.raises(TraceError, match=re.escape(why)) as raised:
+        read(logdir, run="2026_01_01")
+    assert str(raised.value).startswith(f"{logdir}/sub/plugins/profile/2026_01_01/host.xplane.pb ")
+
+
 def test_what_a_capture_has_not_finished_is_no_run(logdir):
     shutil.copytree(logdir / "sub" / "plugins", logdir / "sub" / ".2026_01_04" / "plugins")
     assert read(logdir).runs == ("2026_01_01", "2026_01_02")

@@ -1,8 +1,13 @@
 """Read a trace, whatever wrote it, into a `Trace`: `formats` lists what is read, `read` finds the files and picks."""
 
 import json
+import lzma
 import os
 import platform
+import sqlite3
+import struct
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -11,9 +16,11 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from tracekit import executors, remote
 from tracekit.columns import concat, constant, frame, records, spelt
-from tracekit.errors import TraceError, TracekitError
+from tracekit.errors import TraceError, TracekitError, fault
 from tracekit.files import path_of
 from tracekit.readers import chrome, device_clocks, find, formats, losses, merge, summary
 from tracekit.readers.chrome import Dialect, Document
@@ -25,6 +32,12 @@ from tracekit.vocabulary import rules
 from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters
 
 T = TypeVar("T")
+
+# What Python and libraries raise of bytes, texts and numbers that are not as they should be; others are mistakes here.
+_OF_DAMAGE = (
+    *(ValueError, OverflowError, EOFError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+    *(sqlite3.Error, msgspec.MsgspecError),
+)
 
 _NAMED = 3  # of the files that cannot be read, so many are named
 # Starting processes takes as long as reading so much text, which Python holds its lock for.
@@ -247,10 +260,17 @@ def _guarded(reader: Callable[[Path], T], file: Path) -> T:
         raise TraceError(
             f"{file} does not fit in memory: record fewer steps, or read it on a larger machine."
         ) from None
+    except ImportError as error:
+        raise TraceError(f"{file} cannot be read: {error}. Install tracekit anew.") from error
+    except _OF_DAMAGE as error:
+        raise TraceError(
+            f"{file} cannot be read: it is damaged in a way that tracekit does not know ({fault(error)}). Copy it "
+            "again; if that does not help, please report that, with the file if it may be shared."
+        ) from error
     except Exception as error:
         raise TraceError(
-            f"{file} cannot be read: it is damaged in a way that tracekit does not know ({type(error).__name__}). Copy "
-            "it again; if that does not help, please report it, with the file if it may be shared."
+            f"{file} cannot be read, by a bug of tracekit: {fault(error)}. Please report that, with the file if it may "
+            "be shared."
         ) from error
 
 
