@@ -245,6 +245,22 @@ def test_calls_without_a_valid_time_or_a_thread_are_counted(read):
     assert len(trace.notes) == 2
 
 
+def test_ids_that_nsys_always_writes_are_counted_where_they_are_null(read):
+    tables = Tables().kernel("k", 5, 6, correlationId=1, streamId=None).kernel("l", 7, 8, correlationId=None)
+    tables.kernel("m", 9, 10, shortName=None, correlationId=3)
+    tables.call("cudaLaunchKernel", 1, 2, 1).call("cudaLaunchKernel", 3, 4, None).call("cudaLaunchKernel", 3, 4, 3)
+    tables.rows["CUPTI_ACTIVITY_KIND_RUNTIME"][2]["nameId"] = None
+    trace = read(tables)
+    assert (len(trace.events), len(trace.launches)) == (3, 2)
+    assert rows(trace.losses, "what", "lost", "total", "evidence") == [
+        ["details", 1, 3, "CUPTI_ACTIVITY_KIND_KERNEL.streamId is null"],
+        ["details", 1, 3, "CUPTI_ACTIVITY_KIND_KERNEL.correlationId is null"],
+        ["details", 1, 3, "CUPTI_ACTIVITY_KIND_KERNEL.shortName is null"],
+        ["details", 1, 3, "CUPTI_ACTIVITY_KIND_RUNTIME.correlationId is null"],
+        ["details", 1, 3, "CUPTI_ACTIVITY_KIND_RUNTIME.nameId is null"],
+    ]
+
+
 def test_a_table_of_calls_without_threads_is_counted(read):
     tables = Tables().kernel("k", 5, 6, correlationId=1).call("cudaLaunchKernel", 1, 2, 1)
     trace = read(tables.without("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"))

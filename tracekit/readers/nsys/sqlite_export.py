@@ -7,7 +7,7 @@ nsys 2021 to 2026. Nothing is written, neither into the file nor beside it.
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -268,10 +268,13 @@ def tables_of(export: Export, *names: str) -> list[str]:
     return tables
 
 
-def integers(export: Export, table: str, columns: Sequence[str], where: str = "") -> dict[str, NDArray[np.int64]]:
+def integers(
+    export: Export, table: str, columns: Sequence[str], where: str = "", never_null: Collection[str] = ()
+) -> dict[str, NDArray[np.int64]]:
     """Each of `columns` of a table as int64, shape (rows,), in the table's order; NULL and absent ones are MISSING.
 
-    So are values that are no integers, which are counted in `Export.lost`. `where` is a condition in SQL.
+    So are values that are no integers, which are counted in `Export.lost`, and NULL in the columns which are
+    `never_null` in what nsys writes. `where` is a condition in SQL.
     """
     # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
     # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
@@ -282,6 +285,7 @@ def integers(export: Export, table: str, columns: Sequence[str], where: str = ""
     last = f" LIMIT {_ROWS_AT_ONCE}"
     query = f"SELECT {texts_of} count(*), min(at_row), max(at_row) FROM ({of_rows}{last})"
     parts: list[list[NDArray[np.int64]]] = [[] for _ in have]
+    bad = dict.fromkeys(have, 0)
     rows_read, before, at = 0, MISSING, MISSING
     while (chunk := export.connection.execute(query, {"missing": MISSING, "after": at}).fetchone())[-3]:
         *text_of_columns, length, first, at = chunk
@@ -293,10 +297,16 @@ def integers(export: Export, table: str, columns: Sequence[str], where: str = ""
             column = _parsed(text, length)
             if column is None:
                 cursor = export.connection.execute(of_rows + last, {"after": before})
-                column = _integers_of(export, table, name, cursor)
+                column, bad_here = _integers_of(cursor, name)
+                bad[name] += bad_here
             part.append(column)
         before = at
     values = {name: np.concatenate([_NOTHING, *part]) for name, part in zip(have, parts, strict=True)}
+    for name in have:
+        nulls = int((values[name] == MISSING).sum()) - bad[name] if name in never_null else 0
+        for count, what in ((bad[name], "contains values that are not integers"), (nulls, "is null")):
+            if count > 0:
+                export.lost.append(Lost(Loss.DETAILS, count, rows_read, f"{table}.{name} {what}"))
     return {name: values.get(name, np.full(rows_read, MISSING, np.int64)) for name in columns}
 
 
@@ -310,13 +320,12 @@ def _parsed(text: bytes, length: int) -> NDArray[np.int64] | None:
     return values if len(values) == length else None
 
 
-def _integers_of(export: Export, table: str, name: str, cursor: sqlite3.Cursor) -> NDArray[np.int64]:
-    """A column of a table of which some values are no integers."""
+def _integers_of(cursor: sqlite3.Cursor, name: str) -> tuple[NDArray[np.int64], int]:
+    """A column of a table of which some values are no integers, and how many are not, nor NULL."""
     place = [column for column, *_ in cursor.description].index(name)
     cells = [row[place] for row in cursor]
     bad = sum(not isinstance(cell, int | None) for cell in cells)
-    export.lost.append(Lost(Loss.DETAILS, bad, len(cells), f"{table}.{name} contains values that are not integers"))
-    return np.array([cell if isinstance(cell, int) else MISSING for cell in cells], np.int64)
+    return np.array([cell if isinstance(cell, int) else MISSING for cell in cells], np.int64), bad
 
 
 def select(table: T, rows: NDArray[np.bool_] | NDArray[np.int64]) -> T:
