@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from tracekit.errors import TraceError
 from tracekit.files import SUMMARY as REPORT_SUMMARY
@@ -320,6 +321,8 @@ def _newer_without_trace(path: Path, chosen: _Run, others: Sequence[_Run]) -> It
 
 def _why_no_run(entry: Path, chosen: _Run, is_of_profile: bool) -> str:
     """Why a directory, or a link to one that is gone, is no run as the one `chosen`, "" where it is not to be one."""
+    types = {file_type.name: file_type for _, file_type in chosen.files}.values()
+    callings = [_Calling.of(each, [file for file, of_type in chosen.files if of_type is each]) for each in types]
     is_called_so = is_of_profile or _without_numbers(entry.name) == _without_numbers(chosen.name)
     if not entry.exists():
         return "it is a link to a directory that does not exist" if is_called_so else ""
@@ -331,7 +334,7 @@ def _why_no_run(entry: Path, chosen: _Run, is_of_profile: bool) -> str:
         if is_of_profile:  # a run's capture.json is JSON, and no trace
             is_named_so = file.name.endswith(_TRACE_SUFFIXES) and file.name != "capture.json"
         else:
-            is_named_so = any(_is_called_as(file, [each], file_type) for each, file_type in chosen.files)
+            is_named_so = any(calling.fits(file) for calling in callings)
         if is_named_so:
             return f"{file.name} is {_what(file)}"
     return ""
@@ -394,6 +397,7 @@ def _unreadable(path: Path, files: Sequence[Path], file_type: FileType, known: C
     for directory in list(directories):
         if directory != path and is_part_of_run(directory.name):
             directories |= dict.fromkeys(each for each in sorted(directory.parent.iterdir()) if each.is_dir())
+    calling = _Calling.of(file_type, files)
     own = {
         _without_numbers(directory.name) for directory in directories if directory in {file.parent for file in files}
     }
@@ -402,18 +406,19 @@ def _unreadable(path: Path, files: Sequence[Path], file_type: FileType, known: C
         for directory in directories
         if _without_numbers(directory.name) in own
         for file in _entries(directory)
-        if file not in known and _is_called_as(file, files, file_type)
+        if file not in known and calling.fits(file)
     }
     ranks = {
         folder for file in files for folder in file.parents if path in folder.parents and is_part_of_run(folder.name)
     }
-    has_told = {folder for file in unreadable for folder in file.parents}
+    told = ranks | {folder for file in unreadable for folder in file.parents}
+    called = {(rank.parent, _without_numbers(rank.name)) for rank in ranks}
     without = [
         f"{entry.name} {'holds no trace' if entry.exists() else 'is a link to a directory that does not exist'}"
         for folder in sorted({rank.parent for rank in ranks})
         for entry in sorted(folder.iterdir())
-        if _without_numbers(entry.name) in {_without_numbers(rank.name) for rank in ranks if rank.parent == folder}
-        and entry not in ranks | has_told
+        if entry not in told
+        and (folder, _without_numbers(entry.name)) in called
         and (not entry.exists() or (entry.is_dir() and not _holds_trace(entry)))
     ]
     return (*unreadable.values(), *without)
@@ -423,19 +428,30 @@ def _holds_trace(path: Path) -> bool:
     return any(_traces(directory) for directory in (path, *_directories(path, _DEEPEST)))
 
 
-def _is_called_as(file: Path, files: Sequence[Path], file_type: FileType) -> bool:
-    """Whether a file that is no trace is called as if it were one beside `files`: but for numbers, by a suffix that
-    only traces have, or by one that other files have too, where it does not hold what these hold."""
-    if file.name.endswith(_OWN_SUFFIXES.get(file_type.name, file_type.suffixes)):
-        return True
-    if _without_numbers(file.name) in {_without_numbers(each.name) for each in files}:
-        return True
-    if file_type not in (CHROME, ROCPROF) or not file.name.endswith(CHROME.suffixes):
-        return False
-    what = _what(file)
-    names = [each.name for each in files]
-    begins = os.path.commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071 - of letters, not of directories
-    return what != OTHER_JSON and (what != TEXT or bool(begins and file.name.startswith(begins)))
+class _Calling(NamedTuple):
+    """How files of a type are called: their names without numbers, and what all of several names begin with."""
+
+    file_type: FileType
+    patterns: frozenset[str]
+    begin: str
+
+    @classmethod
+    def of(cls, file_type: FileType, files: Iterable[Path]) -> Self:
+        """How these files are called."""
+        names = sorted({file.name for file in files})
+        begin = os.path.commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071 - of letters, not of directories
+        return cls(file_type, frozenset(map(_without_numbers, names)), begin)
+
+    def fits(self, file: Path) -> bool:
+        """Whether a file that is no trace is called as if it were one of them: but for numbers, by a suffix that only
+        traces have, or by one that other files have too, where it does not hold what these hold."""
+        suffixes = _OWN_SUFFIXES.get(self.file_type.name, self.file_type.suffixes)
+        if file.name.endswith(suffixes) or _without_numbers(file.name) in self.patterns:
+            return True
+        if self.file_type not in (CHROME, ROCPROF) or not file.name.endswith(CHROME.suffixes):
+            return False
+        what = _what(file)
+        return what != OTHER_JSON and (what != TEXT or bool(self.begin and file.name.startswith(self.begin)))
 
 
 def label(file: Path) -> str:
