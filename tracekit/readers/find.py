@@ -193,6 +193,9 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
         for file, file_type in run.files:
             if hint := _export_hint(file, file_type):
                 return hint
+    for directory in (path, *_directories(path, _DEEPEST)):
+        if reason := _closed(directory):
+            return f"{directory} cannot be read: {reason}."
     for file in _files(path):
         _file_type(file)  # raises for one that may not be read
     for file in _files(path):
@@ -209,7 +212,7 @@ def _runs(path: Path) -> list[_Run]:
     here = _traces(path)
     if any(file_type is XSPACE for _, file_type in here):
         return [_Run(path.name, path, here)]
-    below_profiles = [run for profile in _profiles(path) for run in sorted(profile.iterdir()) if run.is_dir()]
+    below_profiles = [run for profile in _profiles(path) for run in _listed(profile) if run.is_dir()]
     runs = _by_rank(path, below_profiles)
     summaries = tuple(each for each in here if each[1] is SUMMARY)
     if len(summaries) == len(here):
@@ -278,7 +281,7 @@ def _directories(path: Path, depth: int, seen: set[tuple[int, int]] | None = Non
     """The directories below `path`, no deeper than `depth`, without hidden ones; each once, by its own name rather than
     by that of a link to it."""
     seen = {_identity(path)} if seen is None else seen
-    for directory in sorted(path.iterdir(), key=lambda entry: (entry.is_symlink(), entry)):
+    for directory in sorted(_listed(path), key=lambda entry: (entry.is_symlink(), entry)):
         if directory.is_dir() and not directory.name.startswith(".") and _identity(directory) not in seen:
             seen.add(_identity(directory))
             yield directory
@@ -300,12 +303,12 @@ def _newer_without_trace(path: Path, chosen: _Run, others: Sequence[_Run]) -> It
     if chosen.directory == path:
         return
     newest = _age(chosen)[0]
-    of_profiles = [entry for profile in _profiles(path) for entry in sorted(profile.iterdir())]
+    of_profiles = [entry for profile in _profiles(path) for entry in _listed(profile)]
     known = {_run_parts(path, file.parent) for run in (chosen, *others) for file, _ in run.files}
     beside = [
         entry
         for folder in (path, *_directories(path, _DEEPEST - 1))
-        for entry in sorted(folder.iterdir())
+        for entry in _listed(folder)
         if not entry.name.startswith(".") and not any(_run_parts(path, entry)[: len(run)] == run for run in known)
     ]
     told = set()
@@ -328,8 +331,8 @@ def _why_no_run(entry: Path, chosen: _Run, is_of_profile: bool) -> str:
         return "it is a link to a directory that does not exist" if is_called_so else ""
     if _traces(entry):
         return ""
-    if not any(entry.iterdir()):
-        return "it is empty" if is_called_so else ""
+    if not _listed(entry):
+        return (f"it cannot be read: {_closed(entry)}" if _closed(entry) else "it is empty") if is_called_so else ""
     for file in _entries(entry):
         if is_of_profile:  # a run's capture.json is JSON, and no trace
             is_named_so = file.name.endswith(_TRACE_SUFFIXES) and file.name != "capture.json"
@@ -346,7 +349,25 @@ def _files(directory: Path) -> list[Path]:
 
 def _entries(directory: Path) -> list[Path]:
     """What lies in a directory and is none, pipes and links to nothing too."""
-    return sorted(entry for entry in directory.iterdir() if not entry.is_dir() and not _CACHES.search(entry.name))
+    return [entry for entry in _listed(directory) if not entry.is_dir() and not _CACHES.search(entry.name)]
+
+
+def _listed(directory: Path) -> list[Path]:
+    """All that lies in a directory; nothing where it may not be looked into, of which `_nothing`, `_unreadable` and
+    `_newer_without_trace` tell."""
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []
+
+
+def _closed(directory: Path) -> str:
+    """Why a directory may not be looked into, "" where it may."""
+    try:
+        next(directory.iterdir(), None)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _traces(directory: Path) -> tuple[tuple[Path, FileType], ...]:
@@ -396,7 +417,7 @@ def _unreadable(path: Path, files: Sequence[Path], file_type: FileType, known: C
     directories = {file.parent: None for file in files}
     for directory in list(directories):
         if directory != path and is_part_of_run(directory.name):
-            directories |= dict.fromkeys(each for each in sorted(directory.parent.iterdir()) if each.is_dir())
+            directories |= dict.fromkeys(each for each in _listed(directory.parent) if each.is_dir())
     calling = _Calling.of(file_type, files)
     own = {
         _without_numbers(directory.name) for directory in directories if directory in {file.parent for file in files}
@@ -414,18 +435,25 @@ def _unreadable(path: Path, files: Sequence[Path], file_type: FileType, known: C
     told = ranks | {folder for file in unreadable for folder in file.parents}
     called = {(rank.parent, _without_numbers(rank.name)) for rank in ranks}
     without = [
-        f"{entry.name} {'holds no trace' if entry.exists() else 'is a link to a directory that does not exist'}"
+        f"{entry.name} {why}"
         for folder in sorted({rank.parent for rank in ranks})
-        for entry in sorted(folder.iterdir())
-        if entry not in told
-        and (folder, _without_numbers(entry.name)) in called
-        and (not entry.exists() or (entry.is_dir() and not _holds_trace(entry)))
+        for entry in _listed(folder)
+        if entry not in told and (folder, _without_numbers(entry.name)) in called and (why := _why_no_rank(entry))
     ]
     return (*unreadable.values(), *without)
 
 
-def _holds_trace(path: Path) -> bool:
-    return any(_traces(directory) for directory in (path, *_directories(path, _DEEPEST)))
+def _why_no_rank(entry: Path) -> str:
+    """Why a directory, or a link to one that is gone, holds no trace, "" where it does or is a file."""
+    if not entry.exists():
+        return "is a link to a directory that does not exist"
+    if not entry.is_dir():
+        return ""
+    directories = [entry, *_directories(entry, _DEEPEST)]
+    if any(map(_traces, directories)):
+        return ""
+    reason = next(filter(None, map(_closed, directories)), "")
+    return f"cannot be read: {reason}" if reason else "holds no trace"
 
 
 class _Calling(NamedTuple):
