@@ -186,6 +186,31 @@ def test_what_may_not_be_read_is_one_sentence(cli, tmp_path, closed, requested, 
     assert "Permission denied" in sentence
 
 
+@pytest.mark.skipif(reads_everything(), reason="this user (root) may read everything")
+@pytest.mark.parametrize(
+    ("closed", "whole", "said"),
+    [
+        ("rank_2", "rank_0/t.xplane.pb", "rank_2 cannot be read: Permission denied"),
+        ("rank_2", "rank_0/plugins/profile/run/t.xplane.pb", "rank_2 cannot be read: Permission denied"),
+        ("plugins/profile/b", "plugins/profile/a/t.xplane.pb", "b: it cannot be read: Permission denied; a was read"),
+        ("beside", "plugins/profile/a/t.xplane.pb", None),
+    ],
+)
+def test_a_directory_that_is_closed_costs_itself(cli, tmp_path, closed, whole, said):
+    (tmp_path / whole).parent.mkdir(parents=True)
+    (tmp_path / whole).write_bytes(SMALL)
+    os.utime(tmp_path / whole, (1000, 1000))
+    (tmp_path / closed).mkdir()
+    (tmp_path / closed).chmod(0)
+    try:
+        code, out, err, _ = cli("read", tmp_path)
+    finally:
+        (tmp_path / closed).chmod(0o700)
+    assert (code, err) == (0, "")
+    assert (said or "") in " ".join(out.split())
+    assert ("could not be read" in out) is (said is not None)
+
+
 BROKEN_RANKS = {
     "garbage": lambda path: path.write_bytes(random.Random(1).randbytes(500)),
     "a page": lambda path: path.write_bytes(b"<!DOCTYPE html><html>404</html>"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tracekit import units
 from tracekit.cli import app, main
 from tracekit.export import FORMATS
 
@@ -158,6 +159,26 @@ def test_a_usage_error_exits_with_2_and_the_usage(arguments):
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("Usage: python -m tracekit ")
     assert "Traceback" not in result.stderr
+
+
+def test_a_bug_is_one_sentence_that_says_where_and_a_traceback_only_where_that_is_asked_for(monkeypatch, capsys):
+    def broken(*_, **__):
+        units.quantity("no number", "event")
+
+    monkeypatch.setattr("tracekit.read", broken)
+    monkeypatch.setattr("sys.argv", ["tracekit", "read", "trace"])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(
+        r"tracekit: a bug of tracekit ended this command: ValueError in units\.py, line \d+\. Please report that, with "
+        r"the command, and the trace if it may be shared; TRACEKIT_TRACEBACK=1 shows the traceback\.\n",
+        err,
+    )
+    monkeypatch.setenv("TRACEKIT_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="Cannot specify"):
+        main()
 
 
 @pytest.mark.parametrize("command", ["read", "report", "export", "view"])

@@ -17,7 +17,7 @@ SOURCE = "def double(value):\n    return 2 * value\n"
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """The directory that numba is told to keep code in."""
-    code_cache._say.cache_clear()
+    code_cache._said.clear()
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -104,6 +104,20 @@ def test_a_full_disk_costs_only_the_keeping(place, module, caplog, monkeypatch):
         f"tracekit: Compiled code cannot be kept in {folder}: No space left on device. Large traces compile it again "
         "in every run; set NUMBA_CACHE_DIR to a private directory."
     ]
+
+
+def test_a_full_disk_is_said_once_for_the_folders_of_all_modules(place, module, tmp_path, caplog, monkeypatch):
+    def full(*_):
+        raise OSError(122, "Disk quota exceeded")
+
+    monkeypatch.setattr(code_cache.os, "replace", full)
+    other = tmp_path / "other" / "module.py"
+    other.parent.mkdir()
+    other.write_text(SOURCE)
+    assert [doubled(module), doubled(other)] == [(42, False), (42, False)]
+    assert len([*place.iterdir()]) == 2
+    (sentence,) = sentences(caplog)
+    assert "Disk quota exceeded" in sentence
 
 
 def test_a_directory_that_others_may_write_to_becomes_private_and_what_was_in_it_is_not_run(place, module):

@@ -1,6 +1,9 @@
 """Where files about a trace go, and that none is ever half-written."""
 
+import os
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -134,6 +137,67 @@ def test_no_link_is_followed(out, tmp_path):
         fill(draft, "new")
     assert texts(out) == WHOLE_NEW
     assert (tmp_path / "elsewhere" / "1").read_text() == "of others"
+
+
+def process_that_writes(code: str) -> subprocess.Popen[str]:
+    """A process that has begun to write, and waits."""
+    code = f"import sys\nfrom pathlib import Path\nfrom tracekit import files\n{code}"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", code], text=True, **pipes)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "writing\n"
+    return process
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("is_directory", [True, False])
+def test_a_draft_goes_once_the_process_that_wrote_it_is_dead_and_not_before(tmp_path, is_directory):
+    out = tmp_path / "out"
+    wait = "print('writing', flush=True) or sys.stdin.read()"
+    of_directory = f"with files.whole_directory(Path({str(out)!r}), {NAMES}, 'last.json') as draft:\n"
+    of_directory += f"    (draft / 'frames').mkdir()\n    {wait}"
+    of_file = f"files.replaced(Path({str(out)!r}), lambda draft: {wait})"
+    living, dead = (process_that_writes(of_directory if is_directory else of_file) for _ in range(2))
+    kill(dead)
+    drafts = {*tmp_path.iterdir()}
+    assert len(drafts) == 2
+
+    def write():
+        if is_directory:
+            with files.whole_directory(out, NAMES, "last.json") as draft:
+                fill(draft, "new")
+        else:
+            files.replaced(out, lambda draft: draft.write_text("new"))
+
+    write()
+    left = {*tmp_path.iterdir()} - {out}
+    assert len(left) == 1
+    assert left < drafts
+    kill(living)
+    write()
+    assert [*tmp_path.iterdir()] == [out]
+
+
+def test_what_is_only_called_as_a_draft_stays(tmp_path):
+    out = tmp_path / "out"
+    (tmp_path / "elsewhere" / "frames").mkdir(parents=True)
+    (tmp_path / ".out.abcdefgh").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / ".out.abcdefg1").write_text("a file")
+    (tmp_path / ".out.abcdefg2" / "mine").mkdir(parents=True)
+    (tmp_path / ".out.abcdefg2x" / "frames").mkdir(parents=True)
+    (tmp_path / ".outer.abcdefgh" / "frames").mkdir(parents=True)
+    (tmp_path / ".out.0123456789abcdef").symlink_to(tmp_path / ".out.abcdefg1")
+    os.mkfifo(tmp_path / ".out.0123456789abcde0")
+    before = {*tmp_path.rglob("*")}
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        fill(draft, "new")
+    shutil.rmtree(out)
+    files.replaced(out, lambda draft: draft.write_text("new"))
+    assert {*tmp_path.rglob("*")} == before | {out}
 
 
 def test_threads_that_write_one_directory_leave_it_whole(out):

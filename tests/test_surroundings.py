@@ -52,6 +52,33 @@ def test_a_working_directory_that_was_removed_is_one_sentence(tmp_path):
     )
 
 
+@pytest.mark.parametrize("files", [3, 4, 5])
+@pytest.mark.parametrize("command", [["capture", "none.py"], ["report", str(TRACE)]])
+def test_too_few_files_is_one_sentence(files, command, tmp_path):
+    limit = f"import tracekit.cli, resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))"
+    code, _, err = run(limit, command[0], "--out", str(tmp_path / "out"), *command[1:])
+    sentence = "tracekit: too few files may be open at once (`ulimit -n` shows how many): allow more, as with"
+    if command[0] == "report" or files == 3:
+        assert (code, err) == (1, f"{sentence} `ulimit -n 1024`.\n")
+    else:
+        assert (code, err.count("\n")) == (1, 1)
+
+
+def test_a_home_that_is_not_writable_is_no_warning_of_the_users(tmp_path):
+    home = tmp_path / "home"
+    home.write_text("no directory")
+    before = f"os.environ.pop('MPLCONFIGDIR', None); os.environ['HOME'] = {str(home / 'x')!r}"
+    code, _, err = run(before, "report", "--out", str(tmp_path / "out"), str(TRACE))
+    assert code == 0
+    assert (tmp_path / "out" / "gantt.png").exists()
+    assert [line for line in err.splitlines() if not line.startswith("Wrote ")] == []
+
+
+def test_a_terminal_of_any_width_takes_no_memory(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "99999999")
+    assert console().width == 1000
+
+
 @pytest.mark.parametrize("columns", ["0", "1", "2"])
 def test_a_terminal_without_columns_is_written_to(columns, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("COLUMNS", columns)

@@ -1,5 +1,6 @@
 """The commands: each parses, calls one function, and says what was written. Heavy imports wait inside the commands."""
 
+import errno
 import json
 import os
 import shlex
@@ -13,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import tracekit
-from tracekit.errors import TracekitError
+from tracekit.errors import CaptureError, TracekitError, fault
 from tracekit.export import FORMATS, FRAMES, PERFETTO
 from tracekit.remote import base_name, child, parent, place
 from tracekit.version import __version__
@@ -86,6 +87,10 @@ _Floor = Annotated[
     str | None, typer.Option(metavar="SHARE", help="By how much two captures of one program differ, such as 2%.")
 ]
 
+_TRACEBACK = "TRACEKIT_TRACEBACK"
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
+_TOO_FEW = "too few files may be open at once (`ulimit -n` shows how many): allow more, as with `ulimit -n 1024`."
+
 app = typer.Typer(
     name="tracekit",
     no_args_is_help=True,
@@ -104,23 +109,43 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except TracekitError as error:
-        _tell(f"tracekit: {error}")
+        # What says that a file cannot be written gives advice for other reasons; a capture says that there is none.
+        cause = error.__context__
+        is_full = isinstance(cause, OSError) and cause.errno in _TOO_MANY and not isinstance(error, CaptureError)
+        _tell(f"tracekit: {_TOO_FEW if is_full else error}")
         raise SystemExit(error.exit_code) from None
     except OSError as error:
         _tell(f"tracekit: {_environment(error)}")
         with suppress(OSError, ValueError):  # what is still to be written to stdout would fail once more at the end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+    except MemoryError:
+        _tell("tracekit: there is not enough memory for that: take a shorter trace, or a larger machine.")
+        raise SystemExit(1) from None
+    except Exception as error:
+        if os.environ.get(_TRACEBACK):
+            raise
+        _tell(
+            f"tracekit: a bug of tracekit ended this command: {fault(error)}. Please report that, with the command, "
+            f"and the trace if it may be shared; {_TRACEBACK}=1 shows the traceback."
+        )
+        raise SystemExit(1) from None
 
 
 def _tell(sentence: str) -> None:
-    from tracekit.console import tell
-
-    tell(sentence)
+    try:
+        from tracekit.console import tell
+    except OSError:  # no file can be opened, not even that of a module
+        with suppress(OSError, ValueError):
+            print(ascii(sentence)[1:-1], file=sys.stderr, flush=True)
+    else:
+        tell(sentence)
 
 
 def _environment(error: OSError) -> str:
     """What of the surroundings does not let a command work."""
+    if error.errno in _TOO_MANY:
+        return _TOO_FEW
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}."
     if isinstance(error, FileNotFoundError):

@@ -13,7 +13,6 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ from tracekit.version import __version__
 _SUFFIX = ".code"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_UNKEPT, _DAMAGED = "unkept", "damaged"  # each module has a folder of its own, of which the same is true
+_said: set[str] = set()
 _REMEDY = "Large traces compile it again in every run; set NUMBA_CACHE_DIR to a private directory"
 
 
@@ -30,7 +31,7 @@ def keep(jitted: Any) -> None:
     try:
         jitted.enable_caching()
     except (OSError, RuntimeError):
-        _say(f"Compiled code cannot be kept: no directory for it is writable. {_REMEDY}.")
+        _say(_UNKEPT, f"Compiled code cannot be kept: no directory for it is writable. {_REMEDY}.")
         return
     code = CodeCache(jitted._cache)
     if code.is_private():
@@ -39,7 +40,7 @@ def keep(jitted: Any) -> None:
         from numba.core.caching import NullCache
 
         jitted._cache = NullCache()
-        _say(f"Compiled code is not kept in {code.folder}, which belongs to another account. {_REMEDY}.")
+        _say(_UNKEPT, f"Compiled code is not kept in {code.folder}, which belongs to another account. {_REMEDY}.")
 
 
 class CodeCache:
@@ -98,7 +99,7 @@ class CodeCache:
             return None
         except Exception:  # whatever a numba of another build makes of it
             pass
-        _say(f"Compiled code in {self.folder} was damaged; it is compiled again.")
+        _say(_DAMAGED, f"Compiled code in {self.folder} was damaged; it is compiled again.")
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -113,7 +114,7 @@ class CodeCache:
             with _replacement(path) as file:
                 file.write(hashlib.sha256(content).digest() + content)
         except OSError as error:
-            _say(f"Compiled code cannot be kept in {self.folder}: {error.strerror}. {_REMEDY}.")
+            _say(_UNKEPT, f"Compiled code cannot be kept in {self.folder}: {error.strerror}. {_REMEDY}.")
 
     def flush(self) -> None:
         """Keep nothing of what was kept."""
@@ -146,7 +147,9 @@ def _replacement(path: Path) -> Iterator[Any]:
         raise
 
 
-@cache
-def _say(sentence: str) -> None:
-    """Tell the user one thing once: on stderr, unless the program that uses tracekit handles its log."""
-    logging.getLogger("tracekit").warning("tracekit: %s", sentence)
+def _say(what: str, sentence: str) -> None:
+    """Tell the user one thing once, of the first folder: on stderr, unless the program that uses tracekit handles its
+    log."""
+    if what not in _said:
+        _said.add(what)
+        logging.getLogger("tracekit").warning("tracekit: %s", sentence)

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tracekit.units import safe, unbroken
 
 _AFTER_S = 1.0
-# Where COLUMNS is 0 or 2, lines are cut by the terminal instead.
-_NARROWEST = 20
+# Where COLUMNS is 0 or 2, lines are cut by the terminal instead; where it is 99999999, they take memory for nothing.
+_NARROWEST, _WIDEST = 20, 1000
 # Beyond ASCII, what tracekit itself writes, for a terminal that shows nothing else.
 _PLAIN = str.maketrans({"…": "...", "\u2013": "-", "\u2014": "-", "µ": "u", "·": ".", "\u00a0": " "})
 
@@ -29,7 +29,7 @@ def console(file: TextIO | None = None, *, width: int | None = None) -> Console:
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")
     on = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-    on.width = max(on.width, _NARROWEST)
+    on.width = min(max(on.width, _NARROWEST), _WIDEST)
     return on
 
 

@@ -1,5 +1,9 @@
 """The errors a user can meet; each message says what happened, where, and what to do next."""
 
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent
+
 
 class TracekitError(Exception):
     """Base of all errors that the command line prints as one sentence, without a traceback."""
@@ -23,3 +27,15 @@ class NotMeasurable(TracekitError):
     """A measure that the trace cannot tell, and why."""
 
     exit_code = 4
+
+
+def fault(error: BaseException) -> str:
+    """What a mistake of the program is called by who reports it: the type of an exception, and where it was raised or
+    passed in the package last."""
+    place, at = "", error.__traceback__
+    while at is not None:
+        file = Path(at.tb_frame.f_code.co_filename)
+        if file.is_relative_to(_PACKAGE):
+            place = f" in {file.relative_to(_PACKAGE).as_posix()}, line {at.tb_lineno}"
+        at = at.tb_next
+    return f"{type(error).__name__}{place}"

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -24,6 +25,8 @@ _FRAME = "whole.partition.parquet"
 REPORT_FILES = (SUMMARY, f"{FRAMES}/*.parquet")
 # How a report's summary.json begins; that of another program does not.
 _REPORT = re.compile(rb'\s*\{\s*"schema":\s*\d+,\s*"trace":')
+# What the names of drafts end in, of a directory as tempfile has it.
+_OF_DIRECTORY, _OF_FILE = re.compile(r"[a-z0-9_]{8}"), re.compile(r"[0-9a-f]{16}")
 # From linux/fcntl.h and linux/fs.h.
 _HERE, _RENAME_EXCHANGE = -100, 2
 # What a file may be called on every system, without the names of devices there.
@@ -141,13 +144,21 @@ def refuse_saved_report(path: str | os.PathLike[str]) -> None:
 
 def replaced(path: Path, fill: Callable[[Path], object]) -> None:
     """Fill a file beside `path` and move it there, so that `path` is never half-written."""
-    draft = path.with_name(f".{path.name[:_LONGEST_NAME]}.{secrets.token_hex(8)}")
-    try:
+    start = f".{path.name[:_LONGEST_NAME]}."
+
+    def made() -> Path:
+        draft = path.with_name(start + secrets.token_hex(8))
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # no link of another account is followed
-        fill(draft)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+        return draft
+
+    for stale in _stale(path.parent, start, _OF_FILE):
+        stale.unlink(missing_ok=True)
+    with _locked_draft(made) as draft:
+        try:
+            fill(draft)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -156,25 +167,67 @@ def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path
     that raised nothing: what is in `out` is all old or all new, whenever a process ends or a disk is full.
 
     Where the system cannot exchange directories, or `out` holds other files too, entries are moved one by one, and
-    `last` is not there meanwhile.
+    `last` is not there meanwhile. Drafts that processes left which were killed are removed.
     """
     out = out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     beside = out if out.is_dir() and not os.access(out.parent, os.W_OK) else out.parent
-    draft = Path(tempfile.mkdtemp(prefix=f".{out.name[:_LONGEST_NAME]}.", dir=beside))
-    try:
-        yield draft
-        out.mkdir(exist_ok=True)
-        lock = os.open(out, os.O_RDONLY)
+    start = f".{out.name[:_LONGEST_NAME]}."
+    for stale in _stale(beside, start, _OF_DIRECTORY):
+        if {*os.listdir(stale)} <= {*own}:
+            shutil.rmtree(stale, ignore_errors=True)
+    with _locked_draft(lambda: Path(tempfile.mkdtemp(prefix=start, dir=beside))) as draft:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            draft.chmod(out.stat().st_mode)
-            if beside == out or not {*os.listdir(out)} <= {*own} or not _exchange(draft, out):
-                _move_entries(draft, out, own, last)
+            yield draft
+            out.mkdir(exist_ok=True)
+            lock = os.open(out, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                draft.chmod(out.stat().st_mode)
+                if beside == out or not {*os.listdir(out)} <= {*own} or not _exchange(draft, out):
+                    _move_entries(draft, out, own, last)
+            finally:
+                os.close(lock)
         finally:
-            os.close(lock)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def _locked_draft(made: Callable[[], Path]) -> Iterator[Path]:
+    """A file or directory that `made` makes, with a lock on it that ends with this process: who gets that lock later
+    knows that nobody writes there any more."""
+    while True:
+        draft = made()
+        with suppress(FileNotFoundError):  # another took it for one that was left, and removed it
+            lock = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                with suppress(OSError):  # of a disk without locks, where nobody else gets one either
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(lock), draft.lstat()):
+                    yield draft
+                    return
+            finally:
+                os.close(lock)
+
+
+def _stale(folder: Path, start: str, rest: re.Pattern[str]) -> Iterator[Path]:
+    """The drafts in a folder, called `start` and a rest, that processes of this account left which have ended; while
+    one is looked at, nobody else takes it for that. No link is one."""
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith(start) and rest.fullmatch(name[len(start) :])]
+    except OSError:
+        return
+    for name in sorted(names):
+        with suppress(OSError):  # it is gone meanwhile, a link, or locked by who writes there
+            lock = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found = os.fstat(lock)
+                is_as_made = stat.S_ISDIR(found.st_mode) if rest is _OF_DIRECTORY else stat.S_ISREG(found.st_mode)
+                if is_as_made and found.st_uid == os.geteuid():
+                    yield folder / name
+            finally:
+                os.close(lock)
 
 
 def _exchange(draft: Path, out: Path) -> bool:

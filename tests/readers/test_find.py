@@ -75,6 +75,14 @@ def test_a_pipe_is_no_file_and_is_not_waited_for(tmp_path):
         find(tmp_path / "pipe.json")
 
 
+def test_a_pipe_among_files_is_called_one_and_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "rank0.json")
+    with pytest.raises(TraceError, match=r"contains no trace: rank0\.json is a pipe or a device, and no file\."):
+        find(tmp_path)
+    write_file(tmp_path / "rank1.json", KINETO)
+    assert find(tmp_path).unreadable == ("rank0.json is a pipe or a device, and no file",)
+
+
 def test_a_directory_of_ranks_is_one_run_and_files_that_are_no_traces_are_passed_over(tmp_path):
     for rank in (0, 1):
         write_file(tmp_path / f"rank{rank}.json", KINETO)
@@ -130,6 +138,63 @@ def test_other_json_beside_traces_is_no_rank(tmp_path):
     write_file(tmp_path / "config.json", b"{}")
     write_file(tmp_path / "rank2.json", b"not found")
     assert find(tmp_path).unreadable == ("rank2.json is text",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("worker_two.json", b"<!doctype html><html>", "an HTML page, downloaded in place of the file"),
+        ("worker_two.json", b"not found", "text"),
+        ("elsewhere.json", b"<html>", "an HTML page, downloaded in place of the file"),
+        ("elsewhere.json", b"// a comment", None),
+        ("worker_two.json", b"{}", None),
+    ],
+)
+def test_what_is_called_as_files_of_json_are_and_is_none_is_told(tmp_path, name, content, why):
+    for number in ("one", "three"):
+        write_file(tmp_path / f"worker_{number}.json", KINETO)
+    write_file(tmp_path / name, content)
+    assert find(tmp_path).unreadable == ((f"{name} is {why}",) if why else ())
+
+
+@pytest.mark.parametrize("below", ["", "plugins/profile/monday"])
+def test_a_directory_of_a_rank_that_is_gone_or_holds_no_trace_is_told(tmp_path, below):
+    for rank in (0, 1):
+        (tmp_path / f"rank_{rank}" / below).mkdir(parents=True)
+        xspace(tmp_path / f"rank_{rank}" / below / "machine.xplane.pb")
+    (tmp_path / "rank_2").mkdir()
+    write_file(tmp_path / "rank_3" / "log.txt", b"out of memory")
+    (tmp_path / "rank_4").symlink_to("nowhere")
+    (tmp_path / "logs").mkdir()
+    assert find(tmp_path).unreadable == (
+        "rank_2 holds no trace",
+        "rank_3 holds no trace",
+        "rank_4 is a link to a directory that does not exist",
+    )
+    assert find(tmp_path / "rank_0").unreadable == ()
+
+
+def test_a_newer_directory_of_what_is_no_trace_is_told(tmp_path):
+    def newest(path, seconds):
+        os.utime(path, (seconds, seconds), follow_symlinks=False)
+
+    newest(write_file(tmp_path / "iteration_10" / "rank0.json", KINETO), 1000)
+    for number, content in enumerate((b"garbage", b"<html>", b"", b"{}")):
+        newest(write_file(tmp_path / f"again{number}" / "rank0.json", content).parent, 2000 + number)
+    write_file(tmp_path / "iteration_10" / "later" / "rank0.json", b"garbage")
+    write_file(tmp_path / "settings" / "config.json", b"{}")
+    (tmp_path / "iteration_11").mkdir()
+    (tmp_path / "iteration_12").symlink_to("nowhere")
+    newest(write_file(tmp_path / "before" / "rank0.json", b"garbage").parent, 500)
+    assert find(tmp_path).newer == (
+        "again0: rank0.json is text; iteration_10 was read instead",
+        "again1: rank0.json is an HTML page, downloaded in place of the file; iteration_10 was read instead",
+        "again2: rank0.json is empty (0 bytes): the profiler or a copy did not finish writing it; "
+        "iteration_10 was read instead",
+        "again3: rank0.json is JSON without trace events; iteration_10 was read instead",
+        "iteration_11: it is empty; iteration_10 was read instead",
+        "iteration_12: it is a link to a directory that does not exist; iteration_10 was read instead",
+    )
 
 
 def test_a_report_of_nsys_without_its_export_is_noted(tmp_path):

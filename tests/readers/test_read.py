@@ -100,6 +100,63 @@ def test_a_newest_run_that_is_broken_is_stepped_over_to_the_newest_good_one_and_
         read(logdir, run="2026_01_03")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'planes { name: "/host:CPU" }',
+        'planes { name: "/device:GPU:0" }',
+        'planes { name: "Task Environment" } errors: "no GPU"',
+    ],
+)
+def test_a_newest_run_without_events_is_stepped_over_and_said(logdir, text):
+    newest = logdir / "sub" / "plugins" / "profile" / "2026_01_03"
+    newest.mkdir()
+    os.utime(write(newest / "vm.xplane.pb", text), (2e9, 2e9))
+    trace = read(logdir)
+    assert (trace.runs[0], len(trace.events)) == ("2026_01_01", 1)
+    assert trace.losses["evidence"].tolist() == ["2026_01_03: it holds no events; 2026_01_01 was read instead"]
+    with pytest.raises(TraceError, match="it holds no events"):
+        read(logdir, strict=True)
+    assert read(logdir, run="2026_01_03").events.empty
+    for old in ("2026_01_01", "2026_01_02"):
+        shutil.rmtree(newest.parent / old)
+        assert not read(logdir).runs[0].endswith(old)
+    assert read(logdir).events.empty
+
+
+def test_a_newest_run_of_json_without_events_is_stepped_over_and_said(tmp_path):
+    for at, (run, source) in enumerate((("a", "generated/kineto/rank0.pt.trace.json.gz"), ("b", None))):
+        file = tmp_path / run / "rank0.json"
+        file.parent.mkdir()
+        file.write_bytes(gzip.decompress(traces.path(source).read_bytes()) if source else b'{"traceEvents": []}')
+        os.utime(file, (1000 + at, 1000 + at))
+    trace = read(tmp_path)
+    assert (trace.runs, len(trace.events) > 0) == (("a", "b"), True)
+    assert trace.losses["evidence"].tolist() == ["b: it holds no events; a was read instead"]
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (
+            ValueError("x"),
+            "it is damaged in a way that tracekit does not know (ValueError in readers/__init__.py, line ",
+        ),
+        (KeyError("x"), "by a bug of tracekit: KeyError in readers/__init__.py, line "),
+        (ModuleNotFoundError("No module named 'numba'"), "No module named 'numba'. Install tracekit anew."),
+        (MemoryError(), "does not fit in memory"),
+    ],
+)
+def test_what_a_reader_should_not_raise_is_damage_or_called_a_bug(logdir, monkeypatch, error, why):
+    def broken(*_, **__):
+        raise error
+
+    monkeypatch.setattr("tracekit.readers._as_written", broken)
+    with pytest.raises(TraceError, match=re.escape(why)) as raised:
+        read(logdir, run="2026_01_01")
+    assert str(raised.value).startswith(f"{logdir}/sub/plugins/profile/2026_01_01/host.xplane.pb ")
+
+
 def test_what_a_capture_has_not_finished_is_no_run(logdir):
     shutil.copytree(logdir / "sub" / "plugins", logdir / "sub" / ".2026_01_04" / "plugins")
     assert read(logdir).runs == ("2026_01_01", "2026_01_02")

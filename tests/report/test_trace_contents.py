@@ -23,7 +23,7 @@ from tracekit.report.trace_contents import Annotation, Clock, Contents, Device, 
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace
 
 MS = 10**9
-LEFT_OUT = "gpu:0: 1 events without a valid time were skipped."
+LEFT_OUT = "gpu:0: 1 events damaged or without a valid time were skipped."
 
 
 def test_of_more_names_than_anyone_reads_those_that_take_longest_are_listed(monkeypatch):

@@ -1,8 +1,13 @@
 """Read a trace, whatever wrote it, into a `Trace`: `formats` lists what is read, `read` finds the files and picks."""
 
 import json
+import lzma
 import os
 import platform
+import sqlite3
+import struct
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -11,9 +16,11 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from tracekit import executors, remote
 from tracekit.columns import concat, constant, frame, records, spelt
-from tracekit.errors import TraceError, TracekitError
+from tracekit.errors import TraceError, TracekitError, fault
 from tracekit.files import path_of
 from tracekit.readers import chrome, device_clocks, find, formats, losses, merge, summary
 from tracekit.readers.bounds import bounded
@@ -26,6 +33,12 @@ from tracekit.vocabulary import rules
 from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters
 
 T = TypeVar("T")
+
+# What Python and libraries raise of bytes, texts and numbers that are not as they should be; others are mistakes here.
+_OF_DAMAGE = (
+    *(ValueError, OverflowError, EOFError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+    *(sqlite3.Error, msgspec.MsgspecError),
+)
 
 _NAMED = 3  # of the files that cannot be read, so many are named
 # Starting processes takes as long as reading so much text, which Python holds its lock for.
@@ -59,12 +72,16 @@ def read(
     with _located(place, run) as (tree, origin):
         try:
             trace = _run(tree, origin, executor)
-            if run is None and len(origin.runs) > 1:
-                _refuse_nothing_whole(trace)
         except TraceError as error:
             if run is not None or strict:
                 raise
-            trace = _older_run(tree, origin.runs, error, executor)
+            older = _older_run(tree, origin.runs, str(error), executor)
+            if older is None:
+                raise
+            trace = older
+        else:
+            if run is None and (nothing := _nothing_whole(trace)):
+                trace = _older_run(tree, origin.runs, nothing, executor) or trace
         trace = _named(trace, tree)
     unused = rules.unused(trace.events, own)
     trace = replace(
@@ -73,8 +90,8 @@ def read(
         source=spelt(os.fspath(source if isinstance(place, Path) else place)),
         notes=tuple(map(spelt, (*trace.notes, *unused))),
     )
-    if strict:
-        _refuse_damaged(trace)
+    if strict and (damaged := _damaged(trace)):
+        raise TraceError(f"{damaged} Copy its files again, or read without strict what is whole.")
     return trace
 
 
@@ -127,29 +144,31 @@ def _of_failed(capture: Mapping[str, Any] | None) -> list[str]:
     return [f"The script ended with exit code {code}: the trace holds what ran until then."]
 
 
-def _older_run(tree: remote.Tree, runs: Sequence[str], error: TraceError, executor: Executor | None) -> Trace:
-    """The newest of `runs` behind the first, which failed with `error`, that can be read; raises that if there is
+def _older_run(tree: remote.Tree, runs: Sequence[str], why: str, executor: Executor | None) -> Trace | None:
+    """The newest of `runs` behind the first, of which `why` says that it cannot be read, that can; None if there is
     none."""
     for name in runs[1:]:
         try:
             trace = _run(tree, _find(tree.path, name), executor)
-            _refuse_nothing_whole(trace)
         except TraceError:
             continue
-        reason = str(error).replace(f"{tree.path}/", "").split(". ")[0].rstrip(".")
+        if _nothing_whole(trace):
+            continue
+        reason = why.replace(f"{tree.path}/", "").split(". ")[0].rstrip(".")
         lost = Lost(Loss.RUNS, 1, None, f"{runs[0]}: {reason}; {name} was read instead")
         return replace(
             trace,
             losses=concat(LOSS_COLUMNS, [losses.table("", [lost]), trace.losses]),
             notes=(*losses.notes([lost]), *trace.notes),
         )
-    raise error
+    return None
 
 
-def _refuse_nothing_whole(trace: Trace) -> None:
-    """Raise TraceError where a damaged trace holds nothing that is whole."""
-    if trace.events.empty and trace.spans.empty:
-        _refuse_damaged(trace)
+def _nothing_whole(trace: Trace) -> str:
+    """Why a trace holds nothing to look at, "" where it holds something."""
+    if len(trace.events) or len(trace.spans):
+        return ""
+    return _damaged(trace) or ("" if len(trace.launches) or len(trace.memory) else "it holds no events")
 
 
 def _named(trace: Trace, tree: remote.Tree) -> Trace:
@@ -202,18 +221,15 @@ def _find(path: Path, run: str | None) -> find.TraceFiles:
         raise TraceError(f"{error.filename or path} cannot be read: {error.strerror}.") from None
 
 
-def _refuse_damaged(trace: Trace) -> None:
-    """Raise TraceError if anything of the trace is damaged."""
+def _damaged(trace: Trace) -> str:
+    """The sentence on what of the trace is damaged, "" where nothing is."""
     damaged = [
         damage(Loss(row["what"]), row["lost"], row["total"], row["evidence"])
         for row in records(trace.losses)
         if row["what"] in DAMAGE
     ]
-    if damaged:
-        more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
-        raise TraceError(
-            f"{trace.source} is damaged: {damaged[0]}{more} Copy its files again, or read without strict what is whole."
-        )
+    more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
+    return f"{trace.source} is damaged: {damaged[0]}{more}" if damaged else ""
 
 
 def _lost_files(damaged: Sequence[str], files: int) -> list[Lost]:
@@ -245,10 +261,17 @@ def _guarded(reader: Callable[[Path], T], file: Path) -> T:
         raise TraceError(
             f"{file} does not fit in memory: record fewer steps, or read it on a larger machine."
         ) from None
+    except ImportError as error:
+        raise TraceError(f"{file} cannot be read: {error}. Install tracekit anew.") from error
+    except _OF_DAMAGE as error:
+        raise TraceError(
+            f"{file} cannot be read: it is damaged in a way that tracekit does not know ({fault(error)}). Copy it "
+            "again; if that does not help, please report that, with the file if it may be shared."
+        ) from error
     except Exception as error:
         raise TraceError(
-            f"{file} cannot be read: it is damaged in a way that tracekit does not know ({type(error).__name__}). Copy "
-            "it again; if that does not help, please report it, with the file if it may be shared."
+            f"{file} cannot be read, by a bug of tracekit: {fault(error)}. Please report that, with the file if it may "
+            "be shared."
         ) from error
 
 

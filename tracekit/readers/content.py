@@ -1,6 +1,7 @@
 """The beginning of a file, by which its format is recognised: names lie, and profilers share suffixes."""
 
 import re
+import stat
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ _UNPACKED_BYTES = 1 << 20  # at most, of what the bytes read unpack to
 _GZIP = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"
 _PERFETTO = (".pftrace", ".perfetto-trace", ".perfetto", ".protobuf.perfetto")
+# What other files beside traces are, that share their suffixes.
+OTHER_JSON, TEXT = "JSON without trace events", "text"
 # Other formats that turn up beside traces, for a sentence that names them.
 _OTHER_FORMATS = (
     (b"PK\x03\x04", "a zip archive, but not of nsys-jax; unpack it, and give the trace in it"),
@@ -80,7 +83,10 @@ def content(path: Path) -> Content:
 
 def description(path: Path) -> str:
     """What a file that is not a trace seems to be, as the end of the sentence "it is ..."."""
-    if not path.stat().st_size:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        return "a pipe or a device, and no file"
+    if not found.st_size:
         return "empty (0 bytes): the profiler or a copy did not finish writing it"
     beginning = content(path)
     text = beginning.text
@@ -98,7 +104,7 @@ def description(path: Path) -> str:
     if text[:15].lower().startswith((b"<!doctype html", b"<html")):
         return "an HTML page, downloaded in place of the file"
     if beginning.is_json:
-        return "JSON without trace events"
+        return OTHER_JSON
     if not beginning.head.strip(b"\0"):
         return "all zeros: the copy of it is incomplete"
-    return "text" if Content(path, text, beginning.gzipped).printable(512) else "an unknown binary format"
+    return TEXT if Content(path, text, beginning.gzipped).printable(512) else "an unknown binary format"

@@ -1,17 +1,19 @@
 """Which files a path means: one file, a run of several hosts or ranks, or a directory that holds runs."""
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from tracekit.errors import TraceError
 from tracekit.files import SUMMARY as REPORT_SUMMARY
 from tracekit.files import refuse_saved_report
 from tracekit.readers import formats, nsys_jax
-from tracekit.readers.content import READ_BYTES, description
+from tracekit.readers.content import OTHER_JSON, READ_BYTES, TEXT, description
 from tracekit.readers.formats import (
     CHROME,
     FILE_TYPES,
@@ -159,9 +161,11 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
         file_type,
         (chosen.name, *other_runs),
         (*notes, *skipped),
-        tuple(dict.fromkeys([*_unreadable(files, file_type, known), *_unreadable(summaries, SUMMARY, known)])),
+        tuple(
+            dict.fromkeys([*_unreadable(path, files, file_type, known), *_unreadable(path, summaries, SUMMARY, known)])
+        ),
         tuple(summaries),
-        () if run is not None else tuple(_newer_without_trace(path, chosen)),
+        () if run is not None else tuple(_newer_without_trace(path, chosen, runs)),
     )
 
 
@@ -189,14 +193,17 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
         for file, file_type in run.files:
             if hint := _export_hint(file, file_type):
                 return hint
+    for directory in (path, *_directories(path, _DEEPEST)):
+        if reason := _closed(directory):
+            return f"{directory} cannot be read: {reason}."
     for file in _files(path):
         _file_type(file)  # raises for one that may not be read
     for file in _files(path):
         if file.suffix in NSYS_JAX.suffixes:
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
-    empty = [file for file in _files(path) if file.name.endswith(_TRACE_SUFFIXES) and not file.stat().st_size]
-    if empty:
-        return f"{path} contains no trace: {empty[0].name} is empty (0 bytes). {_NEXT}"
+    for file in _entries(path):
+        if file.name.endswith(_TRACE_SUFFIXES) and not (file.is_file() and file.stat().st_size):
+            return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
     return f"{path} contains no trace: no file in it or below it is one. {_NEXT}"
 
 
@@ -205,7 +212,7 @@ def _runs(path: Path) -> list[_Run]:
     here = _traces(path)
     if any(file_type is XSPACE for _, file_type in here):
         return [_Run(path.name, path, here)]
-    below_profiles = [run for profile in _profiles(path) for run in sorted(profile.iterdir()) if run.is_dir()]
+    below_profiles = [run for profile in _profiles(path) for run in _listed(profile) if run.is_dir()]
     runs = _by_rank(path, below_profiles)
     summaries = tuple(each for each in here if each[1] is SUMMARY)
     if len(summaries) == len(here):
@@ -220,13 +227,18 @@ def _by_rank(path: Path, directories: Iterable[Path]) -> list[_Run]:
     runs: dict[tuple[str, ...], list[_Run]] = {}
     for directory in directories:
         if files := _traces(directory):
-            # Unpacked archives beside each other are of one run, as packed ones are.
-            relative = directory.relative_to(path).parts[: -2 if directory.name == nsys_jax.FOLDER else None]
-            parts = tuple(part for part in relative if not is_part_of_run(part))
+            parts = _run_parts(path, directory)
             runs.setdefault(parts, []).append(_Run(parts[-1] if parts else path.name, directory, files))
     merged = [_one_run(ranks) for ranks in runs.values() if len(ranks) > 1]
     single = [(parts[:-1], ranks[0]) for parts, ranks in runs.items() if len(ranks) == 1]
     return merged + _paired(path, single)
+
+
+def _run_parts(path: Path, directory: Path) -> tuple[str, ...]:
+    """The names of the directories from `path` down to `directory` that tell its run: not those of ranks or hosts."""
+    # Unpacked archives beside each other are of one run, as packed ones are.
+    relative = directory.relative_to(path).parts[: -2 if directory.name == nsys_jax.FOLDER else None]
+    return tuple(part for part in relative if not is_part_of_run(part))
 
 
 def _one_run(ranks: Sequence[_Run]) -> _Run:
@@ -269,7 +281,7 @@ def _directories(path: Path, depth: int, seen: set[tuple[int, int]] | None = Non
     """The directories below `path`, no deeper than `depth`, without hidden ones; each once, by its own name rather than
     by that of a link to it."""
     seen = {_identity(path)} if seen is None else seen
-    for directory in sorted(path.iterdir(), key=lambda entry: (entry.is_symlink(), entry)):
+    for directory in sorted(_listed(path), key=lambda entry: (entry.is_symlink(), entry)):
         if directory.is_dir() and not directory.name.startswith(".") and _identity(directory) not in seen:
             seen.add(_identity(directory))
             yield directory
@@ -282,23 +294,80 @@ def _identity(directory: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _newer_without_trace(path: Path, chosen: _Run) -> Iterator[str]:
-    """The runs of profiles at or below `path` that are newer than the one `chosen` and hold no trace, and why."""
+def _newer_without_trace(path: Path, chosen: _Run, others: Sequence[_Run]) -> Iterator[str]:
+    """The runs at or below `path` that are newer than the one `chosen` and hold no trace, and why; `others` hold one.
+
+    Every directory beside the runs of profiles is one, another if it is called as the one that was chosen, or holds
+    something that is called as its files are.
+    """
+    if chosen.directory == path:
+        return
     newest = _age(chosen)[0]
-    for profile in _profiles(path):
-        for directory in sorted(profile.iterdir()):
-            if not directory.is_dir() or directory.stat().st_mtime <= newest or _traces(directory):
-                continue
-            files = _files(directory)
-            # A run's capture.json is JSON, and no trace.
-            named = [file for file in files if file.name.endswith(_TRACE_SUFFIXES) and file.name != "capture.json"]
-            if named or not files:
-                why = f"{named[0].name} is {_what(named[0])}" if named else "it is empty"
-                yield f"{directory.name}: {why}; {chosen.name} was read instead"
+    of_profiles = [entry for profile in _profiles(path) for entry in _listed(profile)]
+    known = {_run_parts(path, file.parent) for run in (chosen, *others) for file, _ in run.files}
+    beside = [
+        entry
+        for folder in (path, *_directories(path, _DEEPEST - 1))
+        for entry in _listed(folder)
+        if not entry.name.startswith(".") and not any(_run_parts(path, entry)[: len(run)] == run for run in known)
+    ]
+    told = set()
+    for entry in dict.fromkeys([*of_profiles, *beside]):
+        is_gone = entry.is_symlink() and not entry.exists()
+        parts = _run_parts(path, entry)
+        if not (is_gone or entry.is_dir()) or entry.lstat().st_mtime <= newest or parts in told:
+            continue
+        if why := _why_no_run(entry, chosen, is_of_profile=entry in of_profiles):
+            told.add(parts)
+            yield f"{parts[-1] if parts else entry.name}: {why}; {chosen.name} was read instead"
+
+
+def _why_no_run(entry: Path, chosen: _Run, is_of_profile: bool) -> str:
+    """Why a directory, or a link to one that is gone, is no run as the one `chosen`, "" where it is not to be one."""
+    types = {file_type.name: file_type for _, file_type in chosen.files}.values()
+    callings = [_Calling.of(each, [file for file, of_type in chosen.files if of_type is each]) for each in types]
+    is_called_so = is_of_profile or _without_numbers(entry.name) == _without_numbers(chosen.name)
+    if not entry.exists():
+        return "it is a link to a directory that does not exist" if is_called_so else ""
+    if _traces(entry):
+        return ""
+    if not _listed(entry):
+        return (f"it cannot be read: {_closed(entry)}" if _closed(entry) else "it is empty") if is_called_so else ""
+    for file in _entries(entry):
+        if is_of_profile:  # a run's capture.json is JSON, and no trace
+            is_named_so = file.name.endswith(_TRACE_SUFFIXES) and file.name != "capture.json"
+        else:
+            is_named_so = any(calling.fits(file) for calling in callings)
+        if is_named_so:
+            return f"{file.name} is {_what(file)}"
+    return ""
 
 
 def _files(directory: Path) -> list[Path]:
-    return sorted(file for file in directory.iterdir() if file.is_file() and not _CACHES.search(file.name))
+    return [entry for entry in _entries(directory) if entry.is_file()]
+
+
+def _entries(directory: Path) -> list[Path]:
+    """What lies in a directory and is none, pipes and links to nothing too."""
+    return [entry for entry in _listed(directory) if not entry.is_dir() and not _CACHES.search(entry.name)]
+
+
+def _listed(directory: Path) -> list[Path]:
+    """All that lies in a directory; nothing where it may not be looked into, of which `_nothing`, `_unreadable` and
+    `_newer_without_trace` tell."""
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []
+
+
+def _closed(directory: Path) -> str:
+    """Why a directory may not be looked into, "" where it may."""
+    try:
+        next(directory.iterdir(), None)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _traces(directory: Path) -> tuple[tuple[Path, FileType], ...]:
@@ -342,26 +411,75 @@ def _one_type(run: _Run) -> tuple[tuple[Path, ...], FileType, list[str]]:
     return tuple(files), chosen, notes
 
 
-def _unreadable(files: Sequence[Path], file_type: FileType, known: Collection[Path]) -> tuple[str, ...]:
-    """The files beside `files`, and in directories of other ranks, that are called as these are and are not traces."""
+def _unreadable(path: Path, files: Sequence[Path], file_type: FileType, known: Collection[Path]) -> tuple[str, ...]:
+    """What lies beside `files`, and in directories of other ranks below `path`, is called as these are, and is no
+    trace; and those directories without any."""
     directories = {file.parent: None for file in files}
     for directory in list(directories):
-        if is_part_of_run(directory.name):
-            directories |= dict.fromkeys(each for each in sorted(directory.parent.iterdir()) if each.is_dir())
-    suffixes = _OWN_SUFFIXES.get(file_type.name, file_type.suffixes)
-    patterns = {_without_numbers(file.name) for file in files}
+        if directory != path and is_part_of_run(directory.name):
+            directories |= dict.fromkeys(each for each in _listed(directory.parent) if each.is_dir())
+    calling = _Calling.of(file_type, files)
     own = {
         _without_numbers(directory.name) for directory in directories if directory in {file.parent for file in files}
     }
-    unreadable = []
-    for directory in directories:
-        if _without_numbers(directory.name) not in own:
-            continue
-        for file in sorted(directory.iterdir()):
-            is_named_so = file.name.endswith(suffixes) or _without_numbers(file.name) in patterns
-            if is_named_so and file not in known and not file.is_dir() and not _CACHES.search(file.name):
-                unreadable.append(f"{label(file)} is {_what(file)}")
-    return tuple(unreadable)
+    unreadable = {
+        file: f"{label(file)} is {_what(file)}"
+        for directory in directories
+        if _without_numbers(directory.name) in own
+        for file in _entries(directory)
+        if file not in known and calling.fits(file)
+    }
+    ranks = {
+        folder for file in files for folder in file.parents if path in folder.parents and is_part_of_run(folder.name)
+    }
+    told = ranks | {folder for file in unreadable for folder in file.parents}
+    called = {(rank.parent, _without_numbers(rank.name)) for rank in ranks}
+    without = [
+        f"{entry.name} {why}"
+        for folder in sorted({rank.parent for rank in ranks})
+        for entry in _listed(folder)
+        if entry not in told and (folder, _without_numbers(entry.name)) in called and (why := _why_no_rank(entry))
+    ]
+    return (*unreadable.values(), *without)
+
+
+def _why_no_rank(entry: Path) -> str:
+    """Why a directory, or a link to one that is gone, holds no trace, "" where it does or is a file."""
+    if not entry.exists():
+        return "is a link to a directory that does not exist"
+    if not entry.is_dir():
+        return ""
+    directories = [entry, *_directories(entry, _DEEPEST)]
+    if any(map(_traces, directories)):
+        return ""
+    reason = next(filter(None, map(_closed, directories)), "")
+    return f"cannot be read: {reason}" if reason else "holds no trace"
+
+
+class _Calling(NamedTuple):
+    """How files of a type are called: their names without numbers, and what all of several names begin with."""
+
+    file_type: FileType
+    patterns: frozenset[str]
+    begin: str
+
+    @classmethod
+    def of(cls, file_type: FileType, files: Iterable[Path]) -> Self:
+        """How these files are called."""
+        names = sorted({file.name for file in files})
+        begin = os.path.commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071 - of letters, not of directories
+        return cls(file_type, frozenset(map(_without_numbers, names)), begin)
+
+    def fits(self, file: Path) -> bool:
+        """Whether a file that is no trace is called as if it were one of them: but for numbers, by a suffix that only
+        traces have, or by one that other files have too, where it does not hold what these hold."""
+        suffixes = _OWN_SUFFIXES.get(self.file_type.name, self.file_type.suffixes)
+        if file.name.endswith(suffixes) or _without_numbers(file.name) in self.patterns:
+            return True
+        if self.file_type not in (CHROME, ROCPROF) or not file.name.endswith(CHROME.suffixes):
+            return False
+        what = _what(file)
+        return what != OTHER_JSON and (what != TEXT or bool(self.begin and file.name.startswith(self.begin)))
 
 
 def label(file: Path) -> str:

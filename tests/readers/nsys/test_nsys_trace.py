@@ -232,6 +232,42 @@ def test_an_export_with_copies_alone_says_that_kernels_are_missing(read):
     assert trace.notes[0].startswith("The export contains copies or memsets but no kernels")
 
 
+def test_calls_without_a_valid_time_or_a_thread_are_counted(read):
+    tables = Tables().kernel("k", 5, 6, correlationId=1).call("cudaLaunchKernel", 1, 2, 1)
+    tables.call("cudaLaunchKernel", None, 4, 2).call("cudaLaunchKernel", 3, None, 3).call("cudaFree", 9, 8, 4)
+    tables.rows["CUPTI_ACTIVITY_KIND_RUNTIME"][0]["globalTid"] = None
+    trace = read(tables)
+    assert len(trace.launches) == 1
+    assert rows(trace.losses, "what", "lost", "total", "evidence") == [
+        ["events", 3, 4, "calls of CUDA without a valid time"],
+        ["details", 1, 4, "threads of the calls of CUDA"],
+    ]
+    assert len(trace.notes) == 2
+
+
+def test_ids_that_nsys_always_writes_are_counted_where_they_are_null(read):
+    tables = Tables().kernel("k", 5, 6, correlationId=1, streamId=None).kernel("l", 7, 8, correlationId=None)
+    tables.kernel("m", 9, 10, shortName=None, correlationId=3)
+    tables.call("cudaLaunchKernel", 1, 2, 1).call("cudaLaunchKernel", 3, 4, None).call("cudaLaunchKernel", 3, 4, 3)
+    tables.rows["CUPTI_ACTIVITY_KIND_RUNTIME"][2]["nameId"] = None
+    trace = read(tables)
+    assert (len(trace.events), len(trace.launches)) == (3, 2)
+    assert rows(trace.losses, "what", "lost", "total", "evidence") == [
+        ["details", 1, 3, "CUPTI_ACTIVITY_KIND_KERNEL.streamId is null"],
+        ["details", 1, 3, "CUPTI_ACTIVITY_KIND_KERNEL.correlationId is null"],
+        ["details", 1, 3, "CUPTI_ACTIVITY_KIND_KERNEL.shortName is null"],
+        ["details", 1, 3, "CUPTI_ACTIVITY_KIND_RUNTIME.correlationId is null"],
+        ["details", 1, 3, "CUPTI_ACTIVITY_KIND_RUNTIME.nameId is null"],
+    ]
+
+
+def test_a_table_of_calls_without_threads_is_counted(read):
+    tables = Tables().kernel("k", 5, 6, correlationId=1).call("cudaLaunchKernel", 1, 2, 1)
+    trace = read(tables.without("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"))
+    assert rows(trace.launches, "thread") == [["thread ?"]]
+    assert rows(trace.losses, "what", "lost", "total") == [["details", 1, 1]]
+
+
 @pytest.mark.parametrize("at", [2**62, 2**63 - 2, -(2**62)])
 def test_times_far_from_all_others_are_left_out_and_counted(read, at):
     tables = (

@@ -42,7 +42,20 @@ def test_older_tables_of_ranges_give_the_same_span(read, absent):
 def test_marks_are_no_ranges_and_ranges_that_never_ended_are_noted(read):
     trace = read(Tables().kernel("k", 0, 1).range("mark", 1, None, kind=34).range("open", 2, None).range("ok", 3, 4))
     assert trace.spans["name"].tolist() == ["ok"]
-    assert trace.notes == ("1 NVTX ranges without a valid end were skipped: they were open when the profile ended.",)
+    assert trace.notes == ("1 NVTX ranges without an end were skipped: they were open when the profile ended.",)
+
+
+def test_ranges_without_a_type_a_valid_time_or_a_thread_are_counted(read):
+    tables = Tables().kernel("k", 5, 6).range("r", 1, 2).range("a", 1, 2, kind=None).range("b", 1, 2, kind="x")
+    tables.range("c", None, 4).range("d", 4, 3).range("open", 4, None)
+    tables.rows["NVTX_EVENTS"][0]["globalTid"] = None
+    trace = read(tables)
+    assert trace.spans["name"].tolist() == ["r"]
+    assert rows(trace.losses, "what", "lost", "total", "evidence") == [
+        ["events", 2, 6, "NVTX events that do not say what they are"],
+        ["events", 2, 6, "NVTX ranges without a valid time"],
+        ["details", 1, 4, "threads of NVTX ranges"],
+    ]
 
 
 def test_a_byte_that_is_no_utf_8_costs_no_more_than_itself(read):

@@ -72,4 +72,6 @@ def test_an_event_that_ends_before_it_starts_or_past_all_time_is_lost_and_told(t
     trace = read(write(tmp_path / "host.xplane.pb", text % duration))
     assert (trace.spans["end_ps"] - trace.spans["start_ps"]).tolist() == [5]
     assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 2]]
-    assert "1 of 2 events could not be read (events of the host that end before they start)" in " ".join(trace.notes)
+    assert "1 of 2 events could not be read (events of the host, damaged or ending before they start)" in " ".join(
+        trace.notes
+    )

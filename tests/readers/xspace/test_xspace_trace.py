@@ -7,6 +7,7 @@ import pytest
 from jax.profiler import ProfileData
 
 from tests import traces
+from tests.fuzz import fields_of, message_of
 from tests.readers.xspaces import PlaneText, write
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
@@ -23,7 +24,7 @@ def test_a_broken_time_is_left_out_and_noted(tmp_path):
     plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "ok", 0, 1).event("Stream #1(Compute)", "bad", 5, -7)
     trace = read(write(tmp_path / "h.xplane.pb", plane.text()))
     assert trace.events["name"].tolist() == ["ok"]
-    assert "gpu:0: 1 events without a valid time were skipped." in trace.notes
+    assert "gpu:0: 1 events damaged or without a valid time were skipped." in trace.notes
 
 
 def test_planes_that_are_empty_or_no_device_are_noted(tmp_path):
@@ -47,7 +48,7 @@ def test_no_event_is_longer_than_its_profile_or_where_that_is_unknown_than_a_day
 def test_devices_that_lack_the_same_share_a_note(tmp_path):
     text = "".join(PlaneText(f"/device:GPU:{at}").event("Stream #1(Compute)", "k", 0, -7).text() for at in range(2))
     assert read(write(tmp_path / "h.xplane.pb", text)).notes == (
-        "gpu:0, gpu:1: 1 events without a valid time were skipped.",
+        "gpu:0, gpu:1: 1 events damaged or without a valid time were skipped.",
     )
 
 
@@ -55,8 +56,78 @@ def test_events_without_a_time_are_lost_and_a_plane_called_almost_like_a_device_
     plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, -7).event("Stream #1(Compute)", "l", 9, 7)
     other = PlaneText("/gpu:1").event("Stream #1(Compute)", "k", 0, 7)
     trace = read(write(tmp_path / "h.xplane.pb", plane.text() + other.text()))
-    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 2]]
-    assert "Skipped (not a GPU or TPU core): /gpu:1." in trace.notes
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["planes", 1, 2], ["events", 1, 2]]
+    assert "1 of 2 planes could not be read (called as no profiler calls them: /gpu:1)." in trace.notes
+
+
+@pytest.mark.parametrize("name", ["", "/DEVICE:GPU:1", "/device:GPU:x", "/device:GPU:1/y", "Stream"])
+def test_a_plane_that_is_called_as_no_profiler_calls_it_is_counted(tmp_path, name):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, 7)
+    other = PlaneText(name).event("Stream #1(Compute)", "k", 0, 7)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text() + other.text()))
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["planes", 1, 2]]
+
+
+def test_an_event_outside_of_the_profile_is_counted_where_the_file_tells_how_long_that_was(tmp_path):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, 7).event("Stream #1(Compute)", "l", 9, 7)
+    plane.event("Stream #1(Compute)", "late", 18_000 * 10**9, 7)
+    assert len(read(write(tmp_path / "h.xplane.pb", plane.text())).events) == 3  # such a profile is possible
+    session = PlaneText("Task Environment", profile_start_time=5 * 10**18, profile_stop_time=5 * 10**18 + 10**9)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text() + session.text()))
+    assert trace.events["name"].tolist() == ["k", "l"]
+    assert trace.losses[["what", "lost", "evidence"]].to_numpy().tolist() == [
+        ["events", 1, "their times are outside of the profile"]
+    ]
+
+
+def with_another_wire_type(message: bytes, place: tuple[int, ...]) -> bytes:
+    """The message with the first field at a place, the numbers of fields from the outside in, as a fixed32."""
+    fields = fields_of(message)
+    at = next(at for at, (number, _, _) in enumerate(fields) if number == place[0])
+    number, kind, value = fields[at]
+    inner = with_another_wire_type(value, place[1:]) if place[1:] else b"\1\1\1\1"
+    fields[at] = number, kind if place[1:] else protobuf.FIXED32, inner
+    return message_of(fields)
+
+
+@pytest.mark.parametrize("loop", ["plain", "compiled"])
+@pytest.mark.parametrize(
+    ("place", "what", "rows_left"),
+    [
+        pytest.param((1,), "planes", 1, id="a plane"),
+        pytest.param((2,), "details", 3, id="an error of the space"),
+        pytest.param((1, 2), "planes", 1, id="the name of a plane"),
+        pytest.param((1, 3), "lines", 1, id="a line"),
+        pytest.param((1, 3, 2), "lines", 1, id="the name of a line"),
+        pytest.param((1, 3, 3), "lines", 1, id="the time of a line"),
+        pytest.param((1, 3, 4), "lines", 1, id="an event"),
+        pytest.param((1, 3, 4, 1), "events", 2, id="the metadata of an event"),
+        pytest.param((1, 3, 4, 2), "events", 2, id="the offset of an event"),
+        pytest.param((1, 3, 4, 3), "events", 2, id="the duration of an event"),
+        pytest.param((1, 3, 4, 4), "events", 2, id="a stat of an event"),
+        pytest.param((1, 3, 4, 4, 4), "events", 2, id="the value of a stat"),
+        pytest.param((1, 4), "details", 3, id="metadata of events"),
+        pytest.param((1, 4, 1), "details", 3, id="the id of metadata"),
+        pytest.param((1, 4, 2), "details", 3, id="the value of metadata"),
+        pytest.param((1, 4, 2, 2), "details", 3, id="the name of an event"),
+        pytest.param((1, 4, 2, 5), "details", 3, id="a stat of metadata"),
+        pytest.param((1, 4, 2, 5, 4), "details", 3, id="the value of a stat of metadata"),
+        pytest.param((1, 5), "details", 3, id="the name of a stat"),
+        pytest.param((1, 5, 2, 2), "details", 3, id="the text of the name of a stat"),
+        pytest.param((1, 6), "details", 3, id="a stat of a plane"),
+        pytest.param((1, 6, 4), "details", 3, id="the value of a stat of a plane"),
+    ],
+)
+def test_a_value_of_another_wire_type_is_counted(tmp_path, monkeypatch, loop, place, what, rows_left):
+    monkeypatch.setattr(xspace_file, "COMPILE_FROM_BYTES", 0 if loop == "compiled" else 10**12)
+    plane = PlaneText("/device:GPU:0", memory_bandwidth=5).event("Stream #1(Compute)", "k", 1, 7, correlation_id=3)
+    plane.event("Stream #1(Compute)", "l", 9, 7).describe("k", flops=7).describe("l", flops=7)
+    other = PlaneText("/device:GPU:1").event("Stream #1(Compute)", "k", 1, 7)
+    path = write(tmp_path / "h.xplane.pb", plane.text() + other.text() + 'errors: "e"')
+    path.write_bytes(with_another_wire_type(path.read_bytes(), place))
+    trace = read(path)
+    assert (trace.losses["what"].tolist(), len(trace.events)) == ([what], rows_left)
+    assert any("could not be read" in note or "1 events damaged" in note for note in trace.notes)
 
 
 def test_times_count_from_the_start_of_the_profile_whose_unix_time_is_that_of_the_host(tmp_path):

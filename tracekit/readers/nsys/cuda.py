@@ -193,7 +193,8 @@ def _what(name: str, typed: Kind) -> What:
 def _kernels(export: Export, table: str) -> Work:
     """Kernels by their first name that is known; NCCL's and others like it are collectives by that name."""
     name_columns = [name for name in _NAMES if name in export.tables[table]][:2]
-    columns = integers(export, table, (*_COMMON, *name_columns))
+    never_null = ("contextId", "streamId", "correlationId", *name_columns)
+    columns = integers(export, table, (*_COMMON, *name_columns), never_null=never_null)
     names = [columns[name] for name in name_columns] or [np.full(len(columns["start"]), MISSING, np.int64)]
     which, first = distinct(*names)
     texts = strings(export, np.concatenate([ids[first] for ids in names]))
@@ -267,19 +268,24 @@ def _sets(export: Export, table: str) -> Work:
 
 
 def calls(export: Export) -> Calls:
-    """The calls of the CUDA runtime and driver that have a correlation id and a valid time."""
+    """The calls of the CUDA runtime and driver that have a correlation id and a valid time; others are counted."""
+    columns = ("start", "end", "globalTid", "correlationId", "nameId")
+    with_id = "correlationId > 0 OR correlationId IS NULL"
     parts = [
-        integers(export, table, ("start", "end", "globalTid", "correlationId", "nameId"), "correlationId > 0")
+        integers(export, table, columns, with_id, never_null=("correlationId", "nameId"))
         for table in tables_of(export, *_CALLS)
         if "correlationId" in export.tables[table]
     ]
     nothing = np.zeros(0, np.int64)
     start, end, thread, correlation, name = (
-        np.concatenate([nothing, *(part[column] for part in parts)])
-        for column in ("start", "end", "globalTid", "correlationId", "nameId")
+        np.concatenate([nothing, *(part[column] for part in parts)]) for column in columns
     )
-    all_calls = Calls(start, end, thread, process_of(thread), correlation, name)
-    return select(all_calls, (start != MISSING) & (end >= start))
+    valid = (start != MISSING) & (end >= start)
+    if invalid := int((~valid).sum()):
+        export.lost.append(Lost(Loss.EVENTS, invalid, len(valid), "calls of CUDA without a valid time"))
+    if unthreaded := int((thread == MISSING).sum()):
+        export.lost.append(Lost(Loss.DETAILS, unthreaded, len(thread), "threads of the calls of CUDA"))
+    return select(Calls(start, end, thread, process_of(thread), correlation, name), valid & (correlation > 0))
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,8 @@ def _read(path: Path, is_damaged: bool) -> Trace:
         syncs = _syncs(waits, _launches(export, host, waiting, zero), events, zero)
         loops = _query_loops(export, host, (work, all_calls), events, zero)
         spans, launches = _spans(export, host, ranges, zero), _launches(export, host, calls, zero)
-        origin_ns = machine.unix_ns(export, zero)
+        origin_ns, world_size = machine.unix_ns(export, zero), job.world_size(export, communicators)
+        warnings, outdated = machine.warnings(export), machine.outdated(export)
         lost = [*dict.fromkeys(export.lost)]  # of all that was read
         return Trace(
             events=events.assign(group_size=_group_sizes(events["group"], communicators)),
@@ -130,14 +131,14 @@ def _read(path: Path, is_damaged: bool) -> Trace:
                     "host": [host],
                     "source": [str(path)],
                     "origin_ns": [origin_ns],
-                    "world_size": [job.world_size(export, communicators)],
+                    "world_size": [world_size],
                 },
             ),
-            losses=losses.table(host, [*losses.from_messages(machine.warnings(export)), *lost]),
+            losses=losses.table(host, [*losses.from_messages(warnings), *lost]),
             memory=memory.table(allocations, host, zero, of_allocation),
             notes=(
-                *machine.warnings(export),
-                *machine.outdated(export),
+                *warnings,
+                *outdated,
                 *losses.notes(lost),
                 *(*notes, *nvtx_notes, *id_notes, *device_notes, *event_notes, *memory_notes),
             ),

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import categorical, distinct, frame
+from tracekit.readers.losses import Lost
 from tracekit.readers.nested import innermost
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.machine import process_of
@@ -34,6 +35,7 @@ from tracekit.trace import OP_COLUMNS
 from tracekit.vocabulary.collectives import OPERATIONS
 from tracekit.vocabulary.host_calls import of_any_call, step_number
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.phase_names import is_phase
 from tracekit.vocabulary.step_names import named_step
 
@@ -86,7 +88,8 @@ _NO_RANGES = Ranges(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING.astype(bool
 
 
 def read(export: Export) -> tuple[Ranges, list[str]]:
-    """Every range that was opened and closed, and notes; marks and names of threads, domains and categories are none.
+    """Every range that was opened and closed, and a note on open ones; marks and names of threads, domains and
+    categories are none. Rows that are damaged are counted.
 
     Names are `domain:text` where the domain has a name, as nsys itself prints them.
     """
@@ -96,9 +99,20 @@ def read(export: Export) -> tuple[Ranges, list[str]]:
         return _NO_RANGES, notes
     condition = _is_of_type(export, tables[0])
     columns = integers(export, tables[0], ("start", "end", "globalTid", "textId", "domainId", "eventType"), condition)
-    good = (columns["start"] != MISSING) & (columns["end"] >= columns["start"])
-    if unended := int((~good).sum()):
-        notes.append(f"{unended} NVTX ranges without a valid end were skipped: they were open when the profile ended.")
+    start, end = columns["start"], columns["end"]
+    is_open = (start != MISSING) & (end == MISSING)
+    if unended := int(is_open.sum()):
+        notes.append(f"{unended} NVTX ranges without an end were skipped: they were open when the profile ended.")
+    good = (start != MISSING) & (end >= start)
+    untyped = _untyped(export, tables[0])
+    all_rows = len(good) + untyped
+    for count, total, what, evidence in (
+        (untyped, all_rows, Loss.EVENTS, "NVTX events that do not say what they are"),
+        (int((~good & ~is_open).sum()), all_rows, Loss.EVENTS, "NVTX ranges without a valid time"),
+        (int((columns["globalTid"] == MISSING).sum()), len(good), Loss.DETAILS, "threads of NVTX ranges"),
+    ):
+        if count:
+            export.lost.append(Lost(what, count, total, evidence))
     name, names = _names(export, tables[0], condition, columns)
     pushed = np.isin(columns["eventType"], (*_PUSHED, MISSING))
     ranges = Ranges(columns["start"], columns["end"], columns["globalTid"], name, pushed, names)
@@ -108,6 +122,13 @@ def read(export: Export) -> tuple[Ranges, list[str]]:
 def _is_of_type(export: Export, table: str, types: Sequence[int] = _RANGES) -> str:
     """The condition in SQL under which a row is of these types; old or cut-down tables hold only ranges."""
     return f"eventType IN ({', '.join(map(str, types))})" if "eventType" in export.tables[table] else ""
+
+
+def _untyped(export: Export, table: str) -> int:
+    """How many rows of a table with types are of none."""
+    if "eventType" not in export.tables[table]:
+        return 0
+    return len(integers(export, table, ("start",), "typeof(eventType) != 'integer'")["start"])
 
 
 def _names(

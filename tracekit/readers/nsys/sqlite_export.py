@@ -7,7 +7,7 @@ nsys 2021 to 2026. Nothing is written, neither into the file nor beside it.
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +40,7 @@ _NOTHING = np.zeros(0, np.int64)
 # Of a damaged file, pages may hold each other many times over: a file of 19 kB gave rows until there was no memory. No
 # row takes less than a byte, and reading real exports takes at most one step of SQLite's machine a byte.
 _STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 10**8, 50, 10**6
+_COMPUTED, _VIEW = "columns that are computed, not stored", "a view, not a table"
 _REPEATED = "its pages hold the same rows over and over"
 _AGAIN = "Export the report again with `nsys export --type sqlite`."
 
@@ -49,7 +50,8 @@ class Export:
     """An open export: its file, the connection, and the columns of each of its tables.
 
     No table has more rows than `most_rows`. `limits`: the last rowid that can be read of a table with a damaged page.
-    `lost`: what was found to be damaged.
+    `refused`: tables that are not read, and why, which is a loss where one is asked for. `lost`: what was found to be
+    damaged.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class Export:
     tables: Mapping[str, frozenset[str]]
     most_rows: int
     limits: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
 
 
@@ -120,18 +123,17 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
         size = _bound(connection)
         tables = _tables(path, connection)
         limits, lost = _limits(connection, tables) if is_damaged else ({}, [])
-        computed = _computed(connection)
-        if parquet_export.STRINGS in computed:
+        refused = _refused(connection)
+        if refused.get(parquet_export.STRINGS) == _COMPUTED:
             raise TraceError(
                 f"{path} is no Nsight Systems export: {parquet_export.STRINGS} has computed columns. {_AGAIN}"
             )
-        readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0 and name not in computed}
+        readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0 and name not in refused}
         if parquet_export.STRINGS not in readable:
             raise TraceError(f"{path} is a corrupt SQLite database: {parquet_export.STRINGS} cannot be read. {_AGAIN}")
         name = parquet_export.FOLDERS.sub("", path.parent.name)
         source = path.parent.with_name(name) if is_parquet and name else path
-        lost += _of_export("columns that are computed, not stored", computed) + _views(connection)
-        yield Export(source, connection, readable, size, limits, lost)
+        yield Export(source, connection, readable, size, limits, refused, lost)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise TraceError(f"{path} is a corrupt SQLite database: {_first_line(error)}. {_AGAIN}") from None
     finally:
@@ -191,27 +193,23 @@ def _info(table: str) -> str:
     return f'PRAGMA table_info("{table}")'
 
 
-def _views(connection: sqlite3.Connection) -> list[Lost]:
-    """The tables of an export that are views, which have no rows of their own."""
-    names = [
-        decoded(name) or "" for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
-    ]
-    return _of_export("a view, not a table", names)
-
-
-def _computed(connection: sqlite3.Connection) -> list[str]:
-    """The tables with generated columns, which can make gigabytes of a file of some kB."""
-    found = connection.execute(
+def _refused(connection: sqlite3.Connection) -> dict[str, str]:
+    """Why tables are not read: views have no rows of their own, and generated columns can make gigabytes of a file of
+    some kB."""
+    views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+    refused = {decoded(name) or "": _VIEW for (name,) in views}
+    computed = connection.execute(
         "SELECT DISTINCT m.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
         "WHERE m.type = 'table' AND c.hidden IN (2, 3)"
     )
-    return sorted(decoded(name) or "" for (name,) in found)
+    return refused | {decoded(name) or "": _COMPUTED for (name,) in computed}
 
 
-def _of_export(why: str, names: Sequence[str]) -> list[Lost]:
-    """The loss of those of the tables that an export has."""
-    own = [name for name in names if name in _OWN_TABLES or name.startswith("CUPTI_ACTIVITY_KIND_")]
-    return [Lost(Loss.TABLES, len(own), None, f"{why}: {', '.join(own[:3])}")] if own else []
+def _count_refused(export: Export, pattern: str) -> None:
+    """Count tables that are called as `pattern` says and are not read as lost."""
+    for name in sorted(export.refused):
+        if re.fullmatch(pattern, name):
+            export.lost.append(Lost(Loss.TABLES, 1, None, f"{export.refused[name]}: {name}"))
 
 
 def _check_file(path: Path) -> None:
@@ -262,16 +260,21 @@ def tables_of(export: Export, *names: str) -> list[str]:
     """The tables called so, that can hold timed rows; where only versions of one (`NAME_V2`) exist, the newest."""
     tables = []
     for name in names:
-        versions = [match for table in export.tables if (match := re.fullmatch(rf"{name}(?:_V(\d{{1,9}}))?", table))]
+        pattern = rf"{name}(?:_V(\d{{1,9}}))?"
+        _count_refused(export, pattern)
+        versions = [match for table in export.tables if (match := re.fullmatch(pattern, table))]
         if versions:
             tables.append(max(versions, key=lambda match: (match[1] is None, int(match[1] or 0)))[0])
     return tables
 
 
-def integers(export: Export, table: str, columns: Sequence[str], where: str = "") -> dict[str, NDArray[np.int64]]:
+def integers(
+    export: Export, table: str, columns: Sequence[str], where: str = "", never_null: Collection[str] = ()
+) -> dict[str, NDArray[np.int64]]:
     """Each of `columns` of a table as int64, shape (rows,), in the table's order; NULL and absent ones are MISSING.
 
-    So are values that are no integers, which are counted in `Export.lost`. `where` is a condition in SQL.
+    So are values that are no integers, which are counted in `Export.lost`, and NULL in the columns which are
+    `never_null` in what nsys writes. `where` is a condition in SQL.
     """
     # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
     # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
@@ -282,6 +285,7 @@ def integers(export: Export, table: str, columns: Sequence[str], where: str = ""
     last = f" LIMIT {_ROWS_AT_ONCE}"
     query = f"SELECT {texts_of} count(*), min(at_row), max(at_row) FROM ({of_rows}{last})"
     parts: list[list[NDArray[np.int64]]] = [[] for _ in have]
+    bad = dict.fromkeys(have, 0)
     rows_read, before, at = 0, MISSING, MISSING
     while (chunk := export.connection.execute(query, {"missing": MISSING, "after": at}).fetchone())[-3]:
         *text_of_columns, length, first, at = chunk
@@ -293,10 +297,16 @@ def integers(export: Export, table: str, columns: Sequence[str], where: str = ""
             column = _parsed(text, length)
             if column is None:
                 cursor = export.connection.execute(of_rows + last, {"after": before})
-                column = _integers_of(export, table, name, cursor)
+                column, bad_here = _integers_of(cursor, name)
+                bad[name] += bad_here
             part.append(column)
         before = at
     values = {name: np.concatenate([_NOTHING, *part]) for name, part in zip(have, parts, strict=True)}
+    for name in have:
+        nulls = int((values[name] == MISSING).sum()) - bad[name] if name in never_null else 0
+        for count, what in ((bad[name], "contains values that are not integers"), (nulls, "is null")):
+            if count > 0:
+                export.lost.append(Lost(Loss.DETAILS, count, rows_read, f"{table}.{name} {what}"))
     return {name: values.get(name, np.full(rows_read, MISSING, np.int64)) for name in columns}
 
 
@@ -310,13 +320,12 @@ def _parsed(text: bytes, length: int) -> NDArray[np.int64] | None:
     return values if len(values) == length else None
 
 
-def _integers_of(export: Export, table: str, name: str, cursor: sqlite3.Cursor) -> NDArray[np.int64]:
-    """A column of a table of which some values are no integers."""
+def _integers_of(cursor: sqlite3.Cursor, name: str) -> tuple[NDArray[np.int64], int]:
+    """A column of a table of which some values are no integers, and how many are not, nor NULL."""
     place = [column for column, *_ in cursor.description].index(name)
     cells = [row[place] for row in cursor]
     bad = sum(not isinstance(cell, int | None) for cell in cells)
-    export.lost.append(Lost(Loss.DETAILS, bad, len(cells), f"{table}.{name} contains values that are not integers"))
-    return np.array([cell if isinstance(cell, int) else MISSING for cell in cells], np.int64)
+    return np.array([cell if isinstance(cell, int) else MISSING for cell in cells], np.int64), bad
 
 
 def select(table: T, rows: NDArray[np.bool_] | NDArray[np.int64]) -> T:
@@ -375,6 +384,7 @@ def decoded(value: object) -> str | None:
 
 def rows(export: Export, table: str, *columns: str) -> list[tuple[object, ...]]:
     """The rows of a small table, texts decoded; absent columns are None; no rows if there is no such table."""
+    _count_refused(export, table)
     have = export.tables.get(table)
     if have is None:
         return []

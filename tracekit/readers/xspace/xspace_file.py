@@ -118,8 +118,9 @@ class ProtobufPlane(Plane):
         try:
             for number, wire_type, start, end in protobuf.fields(self._buf, *self._events.span(event_id)):
                 if wire_type != protobuf.LENGTH:
-                    continue
-                if number == 2:
+                    if number in (2, 4, 5):
+                        self._damaged.add(event_id)
+                elif number == 2:
                     name = protobuf.text(self._buf, start, end)
                 elif number == 4:
                     display = protobuf.text(self._buf, start, end)
@@ -448,6 +449,7 @@ def _top(buf: Any) -> tuple[list[Span], dict[int, list[str]], list[Lost]]:
     """Where the planes of a file stand, its texts by their field, and how it ends where that is no message."""
     planes: list[Span] = []
     texts: dict[int, list[str]] = {2: [], 3: [], 4: []}
+    lost: list[Lost] = []
     whole = 0
     try:
         for number, wire_type, start, end in protobuf.fields(buf, 0, len(buf)):
@@ -457,17 +459,17 @@ def _top(buf: Any) -> tuple[list[Span], dict[int, list[str]], list[Lost]]:
                     planes.append((start, end))
             elif number in texts and wire_type == protobuf.LENGTH:
                 texts[number].append(protobuf.text(buf, start, end))
+            elif number == 1 or number in texts:
+                lost.append(Lost(Loss.PLANES if number == 1 else Loss.DETAILS, 1, None, f"no message at byte {start}"))
     except protobuf.Broken as broken:
         if not planes:
             raise
         if buf[whole] == 1 << 3 | protobuf.LENGTH:
-            return planes, texts, [_lost_plane(buf, (_after_varint(buf, whole + 1), len(buf)), broken)]
+            return planes, texts, [*lost, _lost_plane(buf, (_after_varint(buf, whole + 1), len(buf)), broken)]
         zeros = all(not any(buf[at : at + _PIECE]) for at in range(whole, len(buf), _PIECE))
-        lost = Lost(
-            Loss.BYTES, len(buf) - whole, len(buf), f"{'zeros' if zeros else 'no message'} from byte {whole} on"
-        )
-        return planes, texts, [lost]
-    return planes, texts, []
+        evidence = f"{'zeros' if zeros else 'no message'} from byte {whole} on"
+        return planes, texts, [*lost, Lost(Loss.BYTES, len(buf) - whole, len(buf), evidence)]
+    return planes, texts, lost
 
 
 def _after_varint(buf: Any, at: int) -> int:
@@ -513,7 +515,9 @@ def _plane(
 ) -> Callable[[], tuple[ProtobufPlane, list[Lost]]]:
     """What `_begun` says; raises Broken."""
     buf = file.buf
-    fields = _fields(file, span)
+    fields, bad_fields = _fields(file, span)
+    if bad_fields[2]:
+        raise protobuf.Broken(span[0])
     name = next((protobuf.text(buf, *field) for field in fields[2].tolist()), "")
     stat_entries, bad_names = _entries(file, fields[5])
     stat_names, bad_texts = _stat_names(buf, stat_entries)
@@ -523,10 +527,11 @@ def _plane(
     read, behind = lines[: file.lines_left[0]], max(len(lines) - file.lines_left[0], 0)
     file.lines_left[0] -= len(read)
     headers, bad_lines = _whole(lambda line: _counted(file, line), read)
+    bad_lines += bad_fields[3]
     kept = [each for each in headers if keep(name, each.line.name, each.line.id)]
     decoded = _decoding(file, pool, kept, rows_by_id, len(stat_rows))
     own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), _spans(fields[6]))
-    bad_stats += sum(value is None for _, value in own_stats)
+    bad_stats += sum(value is None for _, value in own_stats) + bad_fields[4] + bad_fields[5] + bad_fields[6]
     event_entries, bad_events = _entries(file, fields[4])
 
     def whole() -> tuple[ProtobufPlane, list[Lost]]:
@@ -540,7 +545,7 @@ def _plane(
         least = f"{name}, with at least {sum(kept[at].events for at in bad)} events"
         least += f"; a file of more than {_MOST_LINES:,} lines is none of a profiler" if behind else ""
         lost = [
-            Lost(Loss.LINES, bad_lines + len(bad) + behind, len(lines), least),
+            Lost(Loss.LINES, bad_lines + len(bad) + behind, len(lines) + bad_fields[3], least),
             Lost(Loss.DETAILS, bad_names + bad_stats + bad_events, None, f"names and stats of {name}"),
         ]
         events = np.array([each.events for each in whole_lines], np.int64)
@@ -566,13 +571,14 @@ def _counted(file: _File, span: Span) -> _CountedLine:
     return _CountedLine(span, _line(file.buf, span[1], where), count)
 
 
-def _fields(file: _File, span: Span) -> dict[int, NDArray[np.int64]]:
-    """The spans (k, 2) of the messages and texts that a plane has in each of its fields. Raises Broken where the plane
-    is no message."""
+def _fields(file: _File, span: Span) -> tuple[dict[int, NDArray[np.int64]], list[int]]:
+    """The spans (k, 2) of the messages and texts that a plane has in each of its fields, and how many values of each
+    field are none. Raises Broken where the plane is no message."""
     spans = np.empty((file.loops.read_spans(file.view, *span, np.empty((0, 3), np.int64)), 3), np.int64)
     file.loops.read_spans(file.view, *span, spans)
     filled = spans[:, 1] < spans[:, 2]  # an empty message says nothing
-    return {number: spans[(spans[:, 0] == number) & filled, 1:] for number in range(1, 7)}
+    bad = np.bincount(spans[(spans[:, 0] <= 6) & (spans[:, 1] > spans[:, 2]), 0], minlength=7)
+    return {number: spans[(spans[:, 0] == number) & filled, 1:] for number in range(1, 7)}, bad.tolist()
 
 
 def _spans(table: NDArray[np.int64]) -> list[Span]:
@@ -607,7 +613,12 @@ def _stat_names(buf: Any, entries: _Entries) -> tuple[dict[int, str], int]:
 
 def _stat_name(buf: Any, entries: _Entries, key: int) -> str:
     name = entries.name(buf, key)
-    return Fields(buf, entries.span(key)).text(2) if name is None else name
+    if name is not None:
+        return name
+    entry = Fields(buf, entries.span(key))
+    if 2 in entry and not entry.messages(2):
+        raise protobuf.Broken(entries.span(key)[0])
+    return entry.text(2)
 
 
 def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[str, int], StatRows]:
@@ -689,6 +700,8 @@ def _entry(buf: Any, start: int, end: int) -> tuple[int, Span]:
             if size == end - at:
                 return key, (at, end)
     entry = Fields(buf, (start, end))
+    if (1 in entry and not entry.numbers(1)) or (2 in entry and not entry.messages(2)):
+        raise protobuf.Broken(start)
     return entry.number(1), next(iter(entry.messages(2)), (end, end))
 
 
@@ -696,8 +709,8 @@ def _stat(buf: Any, start: int, end: int, stat_names: dict[int, str]) -> tuple[s
     """Name and value of one XStat outside the event loop, with refs resolved."""
     key, value = 0, None
     for number, wire_type, at, to in protobuf.fields(buf, start, end):
-        if wire_type != _WIRE_TYPES.get(number):
-            continue
+        if wire_type != _WIRE_TYPES.get(number, wire_type):
+            raise protobuf.Broken(at)
         if number == 1:
             key = protobuf.varint(buf, at, to)[0]
         elif number == DOUBLE:
@@ -734,7 +747,8 @@ def _line(buf: Any, end: int, where: NDArray[np.int64]) -> Line:
 
 def read_spans(buf: Any, pos: int, end: int, spans: NDArray[np.int64]) -> int:
     """Count the length-delimited fields of the message in [pos, end), and write number, start and end of each to the
-    rows of `spans` (m, 3), if there are any."""
+    rows of `spans` (m, 3), if there are any; so too fields 2 to 6 of another wire type, whose end is before their
+    start."""
     count = 0
     while pos < end:
         tag, after = protobuf.varint(buf, pos, end)
@@ -748,6 +762,12 @@ def read_spans(buf: Any, pos: int, end: int, spans: NDArray[np.int64]) -> int:
                 spans[count, 1] = protobuf.varint(buf, after, end)[1]
                 spans[count, 2] = pos
             count += 1
+        elif 2 <= tag >> 3 <= 6:
+            if len(spans):
+                spans[count, 0] = tag >> 3
+                spans[count, 1] = pos
+                spans[count, 2] = after
+            count += 1
     return count
 
 
@@ -756,7 +776,7 @@ def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -
     to the rows of `table` (m, 5), which hold -1.
 
     They stay -1 where an entry is not as every writer has it, key, value, nothing else; the name's where there are
-    several, or stats (field 5), which may be damaged. Without a name its span is empty.
+    several, or texts of another wire type, or stats (field 5), which may be damaged. Without a name its span is empty.
     """
     for row in range(len(spans)):
         at = spans[row, 0]
@@ -785,7 +805,7 @@ def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -
                 start = protobuf.varint(buf, after, end)[1]
                 stop = at
                 names += 1
-            elif tag >> 3 == 5:
+            elif tag >> 3 == 5 or tag >> 3 == 2 or (tag >> 3 == 4 and tag != 34):
                 names = 2
         if names < 2:
             table[row, 3] = start
@@ -793,7 +813,8 @@ def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -
 
 
 def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
-    """Count the events of the line in [pos, end) and note where each other field's value stands."""
+    """Count the events of the line in [pos, end) and note where each other field's value stands. Raises Broken where
+    one has another wire type than its own."""
     count = 0
     while pos < end:
         tag, after = protobuf.varint(buf, pos, end)
@@ -804,6 +825,9 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
         if tag == 34:  # field 4, length-delimited: an event
             count += 1
         elif number < 16:
+            if tag & 7 != (2 if number == 2 or number == 4 or number == 11 else 0) and not 5 <= number <= 8:
+                wrong = pos
+                raise protobuf.Broken(wrong)
             where[number] = after
         pos = protobuf.skip(buf, after, end, tag & 7)
     return count
@@ -812,6 +836,8 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
 def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, columns: EventColumns) -> int:
     """Write the events of the line in [pos, end) to the columns, which hold zeros, from `row` on; how many of them are
     aggregated: only of these `occurrences` is written, and all its bits are turned over.
+
+    An event with a field of another wire type than its own is damaged: its duration is -1.
 
     One loop in one function: with the stats in a function of their own it takes eight times as long when compiled.
     """
@@ -828,6 +854,7 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
             wrong = after
             raise protobuf.Broken(wrong)
         pos = at + size
+        is_damaged = False
         while at < pos:
             # A tag is one byte; two are a field that is not known here.
             tag = buf[at] & 0xFF
@@ -892,6 +919,7 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                         wrong = inner
                         raise protobuf.Broken(wrong)
                     else:
+                        is_damaged = is_damaged or tag < 64
                         inner = protobuf.skip(buf, after, at, tag & 7)
                 if kind and slot >= 0:
                     values[slot, row] = value
@@ -900,7 +928,11 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                 wrong = at
                 raise protobuf.Broken(wrong)
             else:
+                is_damaged = is_damaged or tag < 48
                 at = protobuf.skip(buf, after, pos, tag & 7)
+        if is_damaged:
+            duration_ps[row] = -1
+            occurrences[row] = 0
         row += 1
     return aggregated
 

@@ -52,13 +52,14 @@ STATS = (*cpu_plane.STATS, *gpu_plane.STATS, *tpu_plane.STATS, *host_events.STAT
 
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 _SPARSE_CORE = re.compile(r"/device:TPU:(\d+) SparseCore(?: ([a-zA-Z]+))? (\d+)")
-# A plane that is called almost as one of a device.
-_LIKE_A_DEVICE = re.compile(r"(?!/device:)\W*(?:device\W+)?(?:gpu|tpu)\W+\d", re.IGNORECASE)
+# How profilers call planes.
+_PLANE = re.compile(r"/device:(?!GPU:(?!\d+$))|/host|Task Environment$")
 _REPLICA = re.compile(r"(?:^|[/_])replica_(\d{1,4})/")
 _SESSION = "Task Environment"
 _HOST = "/host:CPU"
-# No event of a profile is as long as this, a day; where the profile says how long it was, none is longer than that.
-_LONGEST_PS = 86_400 * 10**12
+# No event of a profile is as long as this, a day; where the profile says how long it was, none is longer than that, nor
+# further from the others than that and what starting and stopping takes.
+_LONGEST_PS, _STARTING_PS = 86_400 * 10**12, 60 * 10**12
 _FURTHEST_PS = 2**61  # int64 holds twice the distance between such times
 _YEAR_2000_NS = 946_684_800 * 10**9
 _MODEL = ("gpu_device_name", "device_type_string", "device_vendor")
@@ -94,6 +95,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     """
     calls = host_events.calls(space)
     missing = _missing(space, calls) if form == "xplane" else []
+    strangers = _strangers(space)
     space, sessions = _first_session(space)
     space, repeated = _one_plane_each(space)
     space, far = _near(space)
@@ -157,8 +159,10 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     allocated = [memory.read(host, each) for each in threads]
     metadata = sum(damaged) + sum(each.plane.damaged for each in hosts)
     details += [Lost(Loss.DETAILS, metadata, None, "names of operations")] if metadata else []
-    without_time = Lost(Loss.EVENTS, sum(untimed), sum(untimed) + len(events), "events of devices without a valid time")
-    damage = [*lost, *sessions, *repeated, *far, *backwards, *of_file.lost, *details]
+    without_time = Lost(
+        Loss.EVENTS, sum(untimed), sum(untimed) + len(events), "events of devices, damaged or without a valid time"
+    )
+    damage = [*lost, *strangers, *sessions, *repeated, *far, *backwards, *of_file.lost, *details]
     return Trace(
         events=events,
         ops=ops,
@@ -224,7 +228,7 @@ def _timed(plane: Plane, start: NDArray[np.int64], longest_ps: int) -> tuple[Pla
     end = start + plane.duration_ps
     # Aggregated events have no time, and an overflowed duration is none: neither can be a row.
     valid = (plane.occurrences < 0) & (plane.duration_ps >= 0) & (end >= start) & (plane.duration_ps <= longest_ps)
-    notes = [] if valid.all() else [f"{(~valid).sum()} events without a valid time were skipped."]
+    notes = [] if valid.all() else [f"{(~valid).sum()} events damaged or without a valid time were skipped."]
     return PlaneEvents(plane, start, end, np.flatnonzero(valid)), notes
 
 
@@ -262,8 +266,7 @@ def _plane_notes(space: XSpace) -> list[str]:
     devices are SparseCores."""
     devices = [(plane, device_name(plane.name) or "") for plane in space.planes if plane.name.startswith("/device:")]
     empty = [device for plane, device in devices if device and len(plane) == 0]
-    other = [plane.name for plane, device in devices if not device]
-    other += [plane.name for plane in space.planes if _LIKE_A_DEVICE.match(plane.name) and len(plane)]
+    other = [plane.name for plane, device in devices if not device and _PLANE.match(plane.name)]
     cores = [device for plane, device in devices if is_sparse_core(device) and len(plane)]
     notes = []
     if empty:
@@ -392,6 +395,17 @@ def _details(space: XSpace, devices: list[tuple[Plane, str]]) -> list[Lost]:
     return [Lost(Loss.DETAILS, len(unusable), None, ", ".join(unusable[:3]))] if unusable else []
 
 
+def _strangers(space: XSpace) -> list[Lost]:
+    """The planes that are called as no profiler calls them, where they hold events or are called almost as a GPU's."""
+    names = [
+        plane.name or "without a name"
+        for plane in space.planes
+        if not _PLANE.match(plane.name) and (len(plane) or plane.name.startswith("/device:"))
+    ]
+    evidence = f"called as no profiler calls them: {', '.join(names[:3])}"
+    return [Lost(Loss.PLANES, len(names), len(space.planes), evidence)] if names else []
+
+
 def _first_session(space: XSpace) -> tuple[XSpace, list[Lost]]:
     """The planes of the first of several sessions, as of files that were concatenated, and how many are left out."""
     ends = [at for at, plane in enumerate(space.planes) if plane.name == _SESSION]
@@ -431,7 +445,8 @@ def _near(space: XSpace) -> tuple[XSpace, list[Lost]]:
         for plane, stamps_of in zip(used, stamps, strict=True)
         for edge in (np.min, np.max)
     ]
-    limit = min(max(_LONGEST_PS, _longest_ps(space)), _FURTHEST_PS)
+    is_stated = _stated_ps(space) is not None
+    limit = min(_longest_ps(space) + (_STARTING_PS if is_stated else 0), _FURTHEST_PS)
     if not used or max(edges) - min(edges) <= limit:
         return space, []
     times = [stamps_of[plane.line] * 1000.0 + plane.offset_ps for plane, stamps_of in zip(used, stamps, strict=True)]
@@ -444,7 +459,7 @@ def _near(space: XSpace) -> tuple[XSpace, list[Lost]]:
         return space, []
     kept = {id(plane): plane.only(each) for plane, each in zip(used, near, strict=True)}
     planes = [kept.get(id(plane), plane) for plane in space.planes]
-    evidence = "their times are more than a day from the others"
+    evidence = f"their times are {'outside of the profile' if is_stated else 'more than a day from the others'}"
     return replace(space, planes=planes), [Lost(Loss.EVENTS, lost, sum(map(len, near)), evidence)]
 
 
@@ -458,7 +473,7 @@ def _forwards(space: XSpace) -> tuple[XSpace, list[Lost]]:
     kept = {id(plane): plane.only(each) for plane, each in zip(hosts, good, strict=True)}
     planes = [kept.get(id(plane), plane) for plane in space.planes]
     return replace(space, planes=planes), [
-        Lost(Loss.EVENTS, lost, sum(map(len, hosts)), "events of the host that end before they start")
+        Lost(Loss.EVENTS, lost, sum(map(len, hosts)), "events of the host, damaged or ending before they start")
     ]
 
 
@@ -486,8 +501,14 @@ def _unix_ns(space: XSpace, time_ns: int) -> int | None:
 
 def _longest_ps(space: XSpace) -> int:
     """How long an event can be."""
+    stated = _stated_ps(space)
+    return _LONGEST_PS if stated is None else stated
+
+
+def _stated_ps(space: XSpace) -> int | None:
+    """How long the profile lasted, None if the file does not say."""
     times = _profile_ns(space)
-    return _LONGEST_PS if times is None or times[1] <= times[0] else (times[1] - times[0]) * 1000
+    return None if times is None or times[1] <= times[0] else (times[1] - times[0]) * 1000
 
 
 def _profile_ns(space: XSpace) -> tuple[int, int] | None:

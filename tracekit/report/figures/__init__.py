@@ -1,11 +1,19 @@
 """Figures for papers and pull requests: each a pure function of a view of a trace, which returns a drawing."""
 
+import logging
+
 from tracekit.errors import TracekitError
 
-# Said here, where every module of figures passes.
+# Said here, where every module of figures passes. Where matplotlib may not write into the home directory, it uses a
+# temporary one, or keeps nothing, which takes a second and costs nothing else: that is no warning of the user's.
+_log = logging.getLogger("matplotlib")
+_level = _log.level
+_log.setLevel(logging.ERROR)
 try:
-    import matplotlib  # noqa: F401
+    from matplotlib import font_manager  # noqa: F401 -- which keeps the list of all fonts
 except ModuleNotFoundError:
     raise TracekitError(
         "matplotlib is not installed in this Python, and figures need it; `pip install matplotlib` brings it."
     ) from None
+finally:
+    _log.setLevel(_level)
