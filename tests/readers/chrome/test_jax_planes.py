@@ -185,25 +185,27 @@ def test_what_was_guessed_and_what_json_lost_is_noted(tmp_path):
 
 
 def test_events_that_cannot_be_placed_are_left_out_and_noted(tmp_path, monkeypatch):
-    monkeypatch.setattr(jax_planes, "_CAP", 4)
+    monkeypatch.setattr(jax_planes, "_CAP", 5)
     text = Text().event("/host:CPU", "python", "a", "10000000000", "1")
     pid = text.meta("/host:CPU")
     text.events.append('{"ph": "X", "pid": 99, "tid": 1, "name": "b", "ts": 10000000001, "dur": 1}')
     text.events.append(f'{{"ph": "X", "pid": {pid}, "tid": 1, "name": "c", "dur": 1}}')
     text.event("/host:CPU", "python", "d", "10000000002", "-1")
+    text.events.append(f'{{"ph": "X", "pid": {pid}, "tid": 1, "name": "f", "ts": 10000000003}}')
     text.events.append(f'{{"pid": {pid}, "tid": 1, "name": "e", "ts": 10000000003, "dur": 1}}')
     trace = text.read(tmp_path)
     assert trace.spans["name"].tolist() == ["a"]
     assert trace.notes == (
-        "The file contains exactly 4 events, the most that JAX writes: later events are missing. The *.xplane.pb file "
+        "The file contains exactly 5 events, the most that JAX writes: later events are missing. The *.xplane.pb file "
         "of the same capture has them.",
         "Times are so far from the file's zero that its numbers round them to more than a picosecond.",
-        "1 of 5 events could not be read (of no named process).",
-        "1 of 5 events could not be read (without a time).",
-        "1 of 5 events could not be read (that end before they start).",
-        "1 of 5 events could not be read (without a phase).",
+        "1 of 6 events could not be read (of no named process).",
+        "1 of 6 events could not be read (without a time).",
+        "1 of 6 events could not be read (without a duration).",
+        "1 of 6 events could not be read (that end before they start).",
+        "1 of 6 events could not be read (without a phase).",
     )
-    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 5]] * 4
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 6]] * 5
 
 
 def test_both_forms_of_one_capture_give_the_same_rows():

@@ -106,8 +106,8 @@ def test_older_files_write_categories_and_streams_otherwise(tmp_path):
     trace = trace_of(
         tmp_path,
         event("Kernel", "gemm", 1, 2, pid=1, tid="stream 7", device=1, stream=7, correlation=3),
-        event("Memcpy", "Memcpy DtoH (Device -> Pinned)", 3, 2, pid=1, tid="stream 9", bytes=8),
-        event("Memset", "Memset (Device)", 5, 2, pid=1, tid="stream 7", device=1, stream=7),
+        event("Memcpy", "Memcpy DtoH (Device -> Pinned)", 3, 2, pid=1, tid="stream 9", bytes=8, correlation=4),
+        event("Memset", "Memset (Device)", 5, 2, pid=1, tid="stream 7", device=1, stream=7, correlation=5),
         event("Runtime", "cudaLaunchKernel", 0, 1, pid=50, tid="51", correlation=3),
         event("Operator", "ProfilerStep#12", 0, 9, pid=50, tid="51"),
         event("Operator", "aten::mm", 0, 9, pid=50, tid="51"),
@@ -822,9 +822,42 @@ def test_annotations_and_calls_without_a_time_are_counted_too(tmp_path):
     ]
 
 
-def test_events_of_the_host_without_a_phase_are_counted(tmp_path):
-    trace = trace_of(tmp_path, kernel("a", 5), event("cuda_runtime", "cudaLaunchKernel", 4) | {"ph": "?"})
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("ph", "?"), ("ph", None), ("dur", None), ("dur", "long"), ("dur", 1e300), ("cat", None), ("name", None)],
+)
+@pytest.mark.parametrize("category", ["cuda_runtime", "user_annotation", "cpu_op"])
+def test_events_of_the_host_without_a_phase_or_duration_or_category_or_name_are_counted(
+    tmp_path, category, field, value
+):
+    damaged = event(category, "a", 4) | {field: value, "pid": 9}
+    trace = trace_of(tmp_path, kernel("a", 5), event(category, "b", 2, pid=9), damaged)
     assert trace.losses[["what", "lost"]].to_numpy().tolist() == [["details", 1]]
+
+
+@pytest.mark.parametrize("damaged", [{"correlation": None}, {"correlation": "x"}])
+def test_ids_of_work_and_calls_that_others_have_are_counted(tmp_path, damaged):
+    call = event("cuda_runtime", "cudaLaunchKernel", 4, pid=9, correlation=1)
+    whole = [call, kernel("a", 5, correlation=1)]
+    assert trace_of(tmp_path, *whole).losses.empty
+    broken = [call | {"args": damaged}, kernel("b", 8, **damaged)]
+    trace = trace_of(tmp_path, *whole, *broken)
+    assert trace.losses[["what", "lost", "total", "evidence"]].to_numpy().tolist() == [
+        ["details", 1, 2, "calls of the host without a correlation id"],
+        ["details", 1, 2, "correlation ids of work"],
+    ]
+
+
+def test_a_size_that_other_copies_have_is_counted(tmp_path):
+    copies = [event("gpu_memcpy", "Memcpy HtoD", 10 * number, device=0, stream=7) for number in range(3)]
+    assert trace_of(tmp_path, *copies).losses.empty
+    copies[1]["args"]["bytes"] = 10
+    assert trace_of(tmp_path, *copies).losses[["what", "lost", "total"]].to_numpy().tolist() == [["details", 2, 3]]
+
+
+def test_metadata_that_lost_its_phase_moves_no_time(tmp_path):
+    label = {"name": "process_name", "pid": 0, "ts": -(10**6), "args": {"name": "python"}}
+    assert trace_of(tmp_path, kernel("a", 5), label).events["start_ps"].tolist() == [0]
 
 
 def test_values_among_the_events_that_are_none_are_counted(tmp_path):

@@ -60,9 +60,10 @@ class Document:
     shape (n,), text, null where absent; numbers stand as they are written, since ids may exceed int64.
     `start_ps`: shape (n,), picoseconds since `base_ps`, 0 where `timed` is False; `duration_ps`: shape (n,), 0 where
     absent, -1 where broken; `has_duration`: shape (n,), whether it is a number. `timed`: shape (n,), whether the event
-    has a time; metadata (`ph` M) has none, whatever its `ts` says. `far`: shape (n,), whether its time is none as it is
-    far from all others, which `lost` counts. `base_ps`: the earliest time, on the file's own
-    axis, which may count from 1970 and exceed int64. `arguments`: the text of `args`, in pieces. `notes`: what was
+    has a time; metadata (`ph` M) has none, whatever its `ts` says. `phaseless`: shape (n,), whether it has a `ts` and
+    no phase that there is: what it was is lost, its time too. `far`: shape (n,), whether its time is none as it is far
+    from all others, which `lost` counts. `base_ps`: the earliest time, on the file's own axis, which may count from
+    1970 and exceed int64. `arguments`: the text of `args`, in pieces. `notes`: what was
     repaired or is missing, `lost` what is damaged.
     """
 
@@ -76,6 +77,7 @@ class Document:
     duration_ps: NDArray[np.int64]
     has_duration: NDArray[np.bool_]
     timed: NDArray[np.bool_]
+    phaseless: NDArray[np.bool_]
     far: NDArray[np.bool_]
     base_ps: int
     arguments: tuple["_Packed", ...]
@@ -84,12 +86,6 @@ class Document:
 
     def __len__(self) -> int:
         return len(self.start_ps)
-
-    @cached_property
-    def phaseless(self) -> NDArray[np.bool_]:
-        """Whether each event, shape (n,), has a time but no phase that there is: what it was, is lost."""
-        is_phase: NDArray[np.bool_] = by_label(self.ph, lambda phase: phase in _PHASES).astype(bool)
-        return self.timed & ~is_phase
 
     def of(self, *names: str) -> NDArray[np.bool_]:
         """Whether each event, shape (n,), is of one of the categories `names`, which are in lower case."""
@@ -182,7 +178,9 @@ def load(path: Path) -> Document:
         np.concatenate([part.times.pop(name) for part in parts]) for name in ("dur", "has_dur")
     )
     starts = _Words(*(np.concatenate([part.times.pop(word) for part in parts]) for word in _Words._fields))
-    times = starts.there & (texts["ph"] != "M")
+    has_phase: NDArray[np.bool_] = by_label(texts["ph"], lambda phase: phase in _PHASES).astype(bool)
+    phaseless = starts.there & ~has_phase
+    times = starts.there & has_phase & (texts["ph"] != "M")
     start_ps, timed, base_ps = _rebased(starts, times)
     far = times & ~timed
     del starts, times
@@ -197,6 +195,7 @@ def load(path: Path) -> Document:
         duration_ps=duration_ps,
         has_duration=has_duration,
         timed=timed,
+        phaseless=phaseless,
         far=far,
         base_ps=base_ps,
         arguments=tuple(part.args for part in parts),

@@ -123,6 +123,7 @@ def _planes(document: Document) -> tuple[list[Plane], list[str], list[Lost]]:
     performed = np.asarray(document.ph.isin(_PERFORMED))
     notes = _limits(document)
     there = performed & document.timed & (document.duration_ps >= 0) & ~np.asarray(document.name.isin(_REGIONS))
+    there &= document.has_duration | np.asarray(document.ph != "X")
     planes: list[Plane] = []
     for pid, name in processes.items():
         rows = np.flatnonzero(there & np.asarray(document.pid == pid))
@@ -160,8 +161,10 @@ def _lost(document: Document, performed: NDArray[np.bool_], processes: dict[str,
     reasons = {
         "of no named process": nowhere,
         "without a time": rest & ~document.timed & ~document.far,
+        "without a duration": rest & np.asarray(document.ph == "X") & document.timed & ~document.has_duration,
         "that end before they start": rest & document.timed & (document.duration_ps < 0),
         "without a phase": document.phaseless,
+        "without a name": rest & document.timed & np.asarray(document.name.isna()),
     }
     total = int((performed | document.phaseless).sum())
     return [Lost(Loss.EVENTS, int(of.sum()), total, reason) for reason, of in reasons.items() if of.any()]

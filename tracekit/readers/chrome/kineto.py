@@ -103,9 +103,9 @@ def read(document: Document, path: Path) -> Trace:
     document = kineto_cpu.categorised(document)
     host, notes = _host(document, path)
     complete = np.asarray(document.ph == "X") & document.timed
-    valid = complete & (document.duration_ps >= 0)
-    work, uncategorised, skipped = kineto_devices.work(document)
-    whole_work = valid & work & document.has_duration
+    valid = complete & document.has_duration & (document.duration_ps >= 0)
+    work, damaged, skipped = kineto_devices.work(document)
+    whole_work = valid & work
     # Work is written as complete events: what has another phase, or none, lost it.
     is_work = work & (np.asarray(document.ph.isin(["X", "B"])) | document.phaseless)
     if broken := int((is_work & ~whole_work & ~document.far).sum()):
@@ -114,10 +114,16 @@ def read(document: Document, path: Path) -> Trace:
     is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
     of_the_host = (is_call | document.of(*_ANNOTATIONS, *_HOST_OPS)) & ~work
     of_the_host &= np.asarray(document.ph == "X") | document.phaseless
-    untimed = int((of_the_host & ~valid & ~document.far).sum())
-    damaged = [Lost(Loss.DETAILS, untimed, None, "events of the host without a valid time")] if untimed else []
+    for lost, reason in (
+        (of_the_host & ~valid & ~document.far, "events of the host without a valid time"),
+        (of_the_host & valid & np.asarray(document.name.isna()), "events of the host without a name"),
+    ):
+        if count := int(lost.sum()):
+            damaged.append(Lost(Loss.DETAILS, count, None, reason))
     calls = np.flatnonzero(valid & is_call)
     ids = wholes([args.correlation for args in document.args(calls, Call)])
+    if 0 < (idless := int(np.count_nonzero(ids == 0))) < len(ids):
+        damaged.append(Lost(Loss.DETAILS, idless, len(ids), "calls of the host without a correlation id"))
     calls, ids = calls[ids != 0], (ids + kineto_work.id_offsets(document, calls))[ids != 0]
     if len(labels := kineto_work.rank_labels(document)) > 1:
         notes.append(
@@ -127,9 +133,6 @@ def read(document: Document, path: Path) -> Trace:
     work_rows = np.flatnonzero(whole_work)
     events, launch, lost_of_work = kineto_work.read(document, host, work_rows, annotations, calls, ids)
     damaged += lost_of_work
-    if uncategorised:
-        total = uncategorised + len(events)
-        damaged.append(Lost(Loss.EVENTS, uncategorised, total, "events of GPUs without a category"))
     notes += [*kineto_devices.taken(document, work_rows, events["device"].array), *skipped]
     named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
     frames = np.flatnonzero(valid & document.of(*_FRAMES))

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from tracekit.columns import by_label, categorical, distinct
 from tracekit.devices import MOST_NUMBER, natural, type_of
 from tracekit.readers.chrome.document import Document
+from tracekit.readers.losses import Lost
 from tracekit.units import quantity
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.host_calls import launches, waits_on_device
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -68,9 +70,9 @@ def kind_of(category: str) -> Kind | None:
     return _KINDS.get(category) or (_KINDS[last] if last in ("memcpy", "memset") else None)
 
 
-def work(document: Document) -> tuple[Mask, int, list[str]]:
-    """Which events are work of a device, shape (n,); how many of a GPU have no category, so that nobody knows whether
-    they are; and notes on those that are none.
+def work(document: Document) -> tuple[Mask, list[Lost], list[str]]:
+    """Which events are work of a device, shape (n,); those without a category, of which nobody knows what they are; and
+    notes on those that are none.
 
     Of categories that Kineto does not know these are the events on a process of a device, but no waits; and on the
     host's own process those that a queue of a device ran, by their category or their stream.
@@ -80,21 +82,20 @@ def work(document: Document) -> tuple[Mask, int, list[str]]:
     complete = np.asarray(document.ph == "X") & document.timed
     other = ~known & complete & ~_matches(category, _OF_HOST)
     if not other.any():
-        return known, 0, []
+        return known, [], []
     processes = device_processes(document)
     on_device = by_label(document.pid, lambda pid: pid in processes).astype(bool)
     on_gpu = by_label(document.pid, lambda pid: type_of(processes.get(pid, "")) == _GPU).astype(bool)
     is_known_there = np.isin(document.pid.codes, document.pid.codes[known & complete]) & on_gpu
     tells = by_label(category, kinds.only_tells).astype(bool)
     other &= ~(tells & (on_gpu | ~on_device)) & ~(_matches(category, _MAY_TELL) & ~on_device)
-    # On the host's process, events without a category are nothing that anyone asks for.
-    other &= on_device | np.asarray(category != "")
+    is_unknown = other & np.asarray(category == "")
+    other &= ~is_unknown | on_device
     # Of a GPU Kineto knows what is work: other categories are only if they say so.
     says_work = by_label(category, kinds.says_work).astype(bool)
     of_device = (on_device & (says_work | ~is_known_there)) | by_label(category, _says_kernel).astype(bool)
     rest = np.flatnonzero(other & ~of_device & ~on_device)
     of_device[rest] = [args.stream is not None for args in document.args(rest, _Queued)]
-    uncategorised = int((other & on_gpu & ~of_device & np.asarray(category == "")).sum())
     waits = by_label(document.name, waits_on_device).astype(bool)
     notes = []
     for reason, skipped in (
@@ -108,7 +109,14 @@ def work(document: Document) -> tuple[Mask, int, list[str]]:
             for text, count in counts.items()
             if count
         ]
-    return known | (other & of_device & ~tells & ~waits), uncategorised, notes
+    found = known | (other & of_device & ~tells & ~waits)
+    of_gpus, of_host = (int((is_unknown & where & ~of_device).sum()) for where in (on_gpu, ~on_device))
+    lost = []
+    if of_gpus:
+        lost.append(Lost(Loss.EVENTS, of_gpus, of_gpus + int(found.sum()), "events of GPUs without a category"))
+    if of_host:
+        lost.append(Lost(Loss.DETAILS, of_host, None, "events of the host without a category"))
+    return found, lost, notes
 
 
 def named(column: pd.Categorical) -> pd.Categorical:

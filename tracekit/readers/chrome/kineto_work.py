@@ -159,11 +159,17 @@ def read(
     )
     lost = []
     is_lost = given & ~by_label(device_names, is_known).astype(bool)
-    if is_lost.any():
-        lost.append(Lost(Loss.EVENTS, int(is_lost.sum()), len(rows), "work of devices whose numbers are none"))
-    if sizeless := sum(sizes[row] is None and records[row].bytes is not None for row in copied.tolist()):
-        lost.append(Lost(Loss.DETAILS, sizeless, None, "sizes that are no whole numbers of bytes"))
-    return table, launch, lost
+    lost.append(Lost(Loss.EVENTS, int(is_lost.sum()), len(rows), "work of devices whose numbers are none"))
+    # Of the work of GPUs all has an id, and all copies a size, where any has.
+    of_gpus = by_label(kineto_devices.named(document.cat[rows]), lambda text: kineto_devices.kind_of(text) is not None)
+    own_copies = [row for row in copied.tolist() if of_gpus[row]]
+    sizeless = sum(sizes[row] is None for row in own_copies)
+    if sizeless < len(own_copies) or any(records[row].bytes is not None for row in own_copies):
+        lost.append(Lost(Loss.DETAILS, sizeless, len(own_copies), "sizes of copies"))
+    has_id = numbers[of_gpus.astype(bool)] != 0
+    if has_id.any():
+        lost.append(Lost(Loss.DETAILS, int((~has_id).sum()), len(has_id), "correlation ids of work"))
+    return table, launch, [each for each in lost if each.lost]
 
 
 def id_offsets(document: Document, rows: Rows) -> NDArray[np.int64]:
