@@ -192,6 +192,17 @@ def test_schemas_that_two_processes_registered_differently_are_not_believed(read
     assert rows(read(tables).events, "bytes", "group") == [[None, None]]
 
 
+@pytest.mark.parametrize("damaged", [{"domainId": None}, {"schemaId": None}, {"schemaId": 5}])
+def test_schemas_of_sizes_that_are_damaged_are_counted(read, damaged):
+    tables = nccl((12, ALL_REDUCE), payload=nccl_payload(1, 4096))
+    tables.rows["NVTX_PAYLOAD_SCHEMAS"][0] |= damaged
+    trace = read(tables)
+    assert rows(trace.events, "bytes", "group") == [[None, None]]
+    assert trace.losses[["what", "lost", "evidence"]].to_numpy().tolist() == [
+        ["details", 1, "schemas of NCCL's payloads"]
+    ]
+
+
 @pytest.mark.parametrize("offset", [-3, -100, 17, 2**62])
 def test_a_schema_whose_fields_lie_outside_of_its_payload_is_not_believed(read, offset):
     tables = nccl((12, ALL_REDUCE), payload=nccl_payload(1, 4096))

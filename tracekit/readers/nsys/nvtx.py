@@ -290,6 +290,9 @@ def _fields(export: Export) -> _Fields:
     sizes: dict[tuple[object, object], set[object]] = {}
     for domain, schema, size in rows(export, "NVTX_PAYLOAD_SCHEMAS", "domainId", "schemaId", "payloadSize"):
         sizes.setdefault((domain, schema), set()).add(size)
+    sizeless = sum(None in (domain, schema) or not sizes.get((domain, schema)) for domain, schema in offsets)
+    if sizeless:
+        export.lost.append(Lost(Loss.DETAILS, sizeless, len(offsets), "schemas of NCCL's payloads"))
     fields = {}
     for (domain, schema), each in offsets.items():
         candidates = [sizes.get((domain, schema), set()), each.get(_SIZE, set()), each.get(_COMMUNICATOR, set())]

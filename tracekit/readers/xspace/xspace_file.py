@@ -110,8 +110,9 @@ class ProtobufPlane(Plane):
 
     def event_metadata(self, event_id: int) -> EventMetadata:
         """The metadata of `event_id`, decoded now; an id without metadata gives empty strings, damaged metadata what
-        stands before the damage."""
+        stands before the damage, and both count as `damaged`."""
         if event_id not in self._events.places:
+            self._damaged.add(event_id)
             return EventMetadata()
         # `Fields` would take twice as long, and a TPU's plane has some thousands of these.
         name, display, stats = "", "", {}
@@ -352,10 +353,10 @@ class _Entries(NamedTuple):
         return self.table.item(at, _START), self.table.item(at, _END)
 
     def name(self, buf: Any, key: int) -> str | None:
-        """The name in the message of a key, "" where there is none; None where only the whole message tells it."""
+        """The name in the message of a key; None where only the whole message tells it, or there is none."""
         at = self.places.get(key)
         if at is None:
-            return ""
+            return None
         start = self.table.item(at, _NAME_START)
         return protobuf.text(buf, start, self.table.item(at, _NAME_END)) if start >= 0 else None
 
