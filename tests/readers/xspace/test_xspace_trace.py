@@ -60,7 +60,15 @@ def test_events_without_a_time_are_lost_and_a_plane_called_almost_like_a_device_
     assert "1 of 2 planes could not be read (called as no profiler calls them: /gpu:1)." in trace.notes
 
 
-@pytest.mark.parametrize("name", ["", "/DEVICE:GPU:1", "/device:GPU:x", "/device:GPU:1/y", "Stream"])
+@pytest.mark.parametrize("name", ["#Chip0 Misc", "Host CPUs", "Syscalls", "/custom:a", "/host:python-tracer", "Rings"])
+def test_a_plane_of_which_nothing_is_asked_is_no_loss(tmp_path, name):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, 7)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text() + PlaneText(name).event("a", "b", 0, 7).text()))
+    assert trace.losses.empty
+    assert ("Skipped (not a GPU or TPU core): Rings." in trace.notes) == (name == "Rings")
+
+
+@pytest.mark.parametrize("name", ["", "/DEVICE:GPU:1", "/device:GPU:x", "/device:GPU:1/y", "hos:CPU"])
 def test_a_plane_that_is_called_as_no_profiler_calls_it_is_counted(tmp_path, name):
     plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, 7)
     other = PlaneText(name).event("Stream #1(Compute)", "k", 0, 7)

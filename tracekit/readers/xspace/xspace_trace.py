@@ -52,8 +52,9 @@ STATS = (*cpu_plane.STATS, *gpu_plane.STATS, *tpu_plane.STATS, *host_events.STAT
 
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 _SPARSE_CORE = re.compile(r"/device:TPU:(\d+) SparseCore(?: ([a-zA-Z]+))? (\d+)")
-# How profilers call planes.
-_PLANE = re.compile(r"/device:(?!GPU:(?!\d+$))|/host|Task Environment$")
+# How profilers call planes (xla/tsl/profiler/utils/xplane_schema.cc), and what tells that a name was one of these.
+_PLANE = re.compile(r"/device:(?!GPU:(?!\d+$))|/host:|#|/custom:|(?:Host CPUs|Syscalls|Task Environment)$")
+_ALMOST = re.compile(r"device|host|[cgt]pu", re.IGNORECASE)
 _REPLICA = re.compile(r"(?:^|[/_])replica_(\d{1,4})/")
 _SESSION = "Task Environment"
 _HOST = "/host:CPU"
@@ -267,6 +268,7 @@ def _plane_notes(space: XSpace) -> list[str]:
     devices = [(plane, device_name(plane.name) or "") for plane in space.planes if plane.name.startswith("/device:")]
     empty = [device for plane, device in devices if device and len(plane) == 0]
     other = [plane.name for plane, device in devices if not device and _PLANE.match(plane.name)]
+    other += [each.name for each in space.planes if len(each) and not _PLANE.match(each.name) and not _is_almost(each)]
     cores = [device for plane, device in devices if is_sparse_core(device) and len(plane)]
     notes = []
     if empty:
@@ -396,14 +398,18 @@ def _details(space: XSpace, devices: list[tuple[Plane, str]]) -> list[Lost]:
 
 
 def _strangers(space: XSpace) -> list[Lost]:
-    """The planes that are called as no profiler calls them, where they hold events or are called almost as a GPU's."""
-    names = [
-        plane.name or "without a name"
-        for plane in space.planes
-        if not _PLANE.match(plane.name) and (len(plane) or plane.name.startswith("/device:"))
-    ]
+    """The planes that are called almost as profilers call them, or not at all, and so cannot be read."""
+    names = [plane.name or "without a name" for plane in space.planes if _is_almost(plane)]
     evidence = f"called as no profiler calls them: {', '.join(names[:3])}"
     return [Lost(Loss.PLANES, len(names), len(space.planes), evidence)] if names else []
+
+
+def _is_almost(plane: Plane) -> bool:
+    """Whether the name of a plane is damaged: those of planes that others may add are not, which hold no device."""
+    if _PLANE.match(plane.name):
+        return False
+    is_like_one = not plane.name or _ALMOST.search(plane.name) is not None
+    return is_like_one and (len(plane) > 0 or plane.name.startswith("/device:"))
 
 
 def _first_session(space: XSpace) -> tuple[XSpace, list[Lost]]:
