@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.stepped import annotations, boundaries, join, steps_of, table, work
+from tracekit.timeline import step_boundaries
 from tracekit.timeline.rows import rows
 from tracekit.timeline.step_boundaries import compiler_spans, compiler_times, steps_inside
 
@@ -464,6 +465,16 @@ def test_without_marks_groups_or_executions_there_are_no_steps_and_it_is_said_wh
     assert steps.table.empty
     assert steps.step_of.tolist() == [-1]
     assert steps.lacking.startswith("No host span has a step number")
+
+
+@pytest.mark.parametrize(("most", "is_told"), [(7, False), (8, True)])
+def test_steps_that_are_empty_on_nearly_all_devices_are_not_told(monkeypatch, most, is_told):
+    monkeypatch.setattr(step_boundaries, "_MOST_CELLS", most)
+    monkeypatch.setattr(step_boundaries, "_MOST_CELLS_A_ROW", 2)
+    device_work = work(*((f"gpu:{at}", "compute", 10 * at + 2, 10 * at + 8, 10 * at + 1) for at in range(4)))
+    steps = boundaries(device_work, annotations(*(("train", at, 10 * at, 10 * at + 9) for at in range(4))))
+    assert (len(steps.table) == 4) is is_told
+    assert is_told or steps.lacking.startswith("The trace marks 4 steps, and 4 devices worked in it, in only 4 rows")
 
 
 def test_without_devices_there_are_no_steps():
