@@ -128,6 +128,18 @@ def test_threads_behind_the_most_are_lost_and_told(tmp_path, monkeypatch):
     assert losses_of(trace) == [["lines", 2, 5]]
 
 
+def test_phases_behind_the_most_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(bounds, "_MOST_PHASES", 2)
+    marks = [event(at, cat="user_annotation", name=f"p{at % 3}#tracekit=phase#", pid=9) for at in range(6)]
+    trace = read(tmp_path, [event(0), *marks])
+    assert trace.spans["tracekit"].notna().tolist() == [True, True, False] * 2
+    assert losses_of(trace) == [["details", 1, 3]]
+    monkeypatch.setattr(bounds, "_MOST_ROWS_OF_PHASES", 4)
+    assert tracekit.read(tmp_path / "a.pt.trace.json").spans["tracekit"].notna().sum() == 4
+    devices = [event(0, args={"device": number}) for number in range(3)]
+    assert read(tmp_path, [*devices, *marks]).spans["tracekit"].notna().sum() == 2
+
+
 def test_within_the_bounds_a_trace_stays_as_it_is(tmp_path):
     trace = read(tmp_path, [event(number, name=f"k{number}", args={"device": number}) for number in range(50)])
     assert bounds.bounded(trace) is trace

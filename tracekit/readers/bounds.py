@@ -26,6 +26,8 @@ _MOST_LETTERS, _NAMES = 10_000, ("name", "hlo_op", "hlo_module", "program", "fra
 # Of 200,000 names of device work, in 5 MB of XSpace, a report took 640 MB; with this bound it takes 477.
 _MOST_NAMES, _OTHERS = 1 << 16, "(other names)"
 _MOST_DEVICES, _MOST_LANES, _MOST_THREADS = 10_000, 50_000, 20_000
+# A phase has tables of its own, with a row for each device and each two of them, which takes half a kB.
+_MOST_PHASES, _MOST_ROWS_OF_PHASES, _MOST_PAIRED = 200, 100_000, 1024
 _OF_THREADS = ("spans", "launches", "syncs", "host_work")
 
 
@@ -35,6 +37,8 @@ def bounded(trace: Trace) -> Trace:
     frames = {"events": trace.events, **{name: getattr(trace, name) for name in _OF_THREADS}}
     frames["events"] = _with_most_names(_with_possible_sizes(_of_most_devices(frames["events"], lost), lost), lost)
     frames |= _of_most_threads({name: frames[name] for name in _OF_THREADS}, lost)
+    devices = len(frames["events"]["device"].cat.categories)
+    frames["spans"] = _with_most_phases(frames["spans"], devices, lost)
     changed = {name: table for name, table in frames.items() if table is not getattr(trace, name)}
     if changed:
         host = str(trace.hosts["host"].iloc[0]) if len(trace.hosts) else ""
@@ -106,6 +110,22 @@ def _of_most_threads(tables: dict[str, pd.DataFrame], lost: list[Lost]) -> dict[
     count = len(numbers)
     lost.append(Lost(Loss.LINES, count - _MOST_THREADS, count, f"threads of the host behind {_MOST_THREADS:,} others"))
     return {name: _only(table, number_of[name] < _MOST_THREADS, columns) for name, table in tables.items()}
+
+
+def _with_most_phases(spans: pd.DataFrame, devices: int, lost: list[Lost]) -> pd.DataFrame:
+    """The spans; only the first names of phases are, as many as a report of so many devices can hold."""
+    pairs = devices**2 // 2 if devices <= _MOST_PAIRED else 0
+    most = min(max(_MOST_ROWS_OF_PHASES // (devices + pairs + 1), 1), _MOST_PHASES)
+    is_phase = spans["tracekit"].notna().to_numpy(bool, copy=True)
+    if np.count_nonzero(is_phase) <= most:
+        return spans
+    which, first = distinct(spans["name"].cat.codes.to_numpy()[is_phase])
+    if len(first) <= most:
+        return spans
+    lost.append(Lost(Loss.DETAILS, len(first) - most, len(first), f"phases behind the first {most}"))
+    is_phase[is_phase] = which < most
+    columns = {name: spans[name].where(is_phase) for name in ("tracekit", "alone", "baseline")}
+    return spans.assign(**columns)
 
 
 def _only(table: pd.DataFrame, is_kept: NDArray[np.bool_], columns: list[str]) -> pd.DataFrame:
