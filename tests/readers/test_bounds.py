@@ -98,12 +98,13 @@ def losses_of(trace):
 
 
 def test_of_too_many_names_those_with_most_time_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr(bounds, "_MOST_NAMES", 2)
+    monkeypatch.setattr(bounds, "_MOST_NAMES", 3)
     times = {"short": 1, "longest": 9, "long": 5, "shorter": 2}
     events = [event(number, name=name, dur=dur) for number, (name, dur) in enumerate(times.items())]
     trace = read(tmp_path, events)
     assert trace.events["name"].tolist() == ["(other names)", "longest", "long", "(other names)"]
     assert losses_of(trace) == [["details", 2, 4]]
+    assert bounds.bounded(trace) is trace
     assert '2 of 4 details of devices and events could not be read (names of work, which are "(other names)" now).' in (
         trace.notes
     )
@@ -144,3 +145,14 @@ def test_within_the_bounds_a_trace_stays_as_it_is(tmp_path):
     trace = read(tmp_path, [event(number, name=f"k{number}", args={"device": number}) for number in range(50)])
     assert bounds.bounded(trace) is trace
     assert trace.losses.empty
+
+
+def test_a_summary_is_held_to_the_bounds_too(tmp_path, monkeypatch):
+    path = tmp_path / "a.pt.trace.json"
+    events = [event(number, args={"device": number}) for number in range(5)]
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    tracekit.summarise(path, tmp_path / "a.tracekit")
+    monkeypatch.setattr(bounds, "_MOST_DEVICES", 3)
+    trace = tracekit.read(tmp_path / "a.tracekit")
+    assert trace.events["device"].tolist() == ["gpu:0", "gpu:1", "gpu:2"]
+    assert losses_of(trace) == [["planes", 2, 5]]

@@ -377,9 +377,10 @@ def _host_trace(path: Path, file_type: FileType) -> HostTrace | None:
     """What the file at `path` holds, its devices on the clock of their host; None if it is a Chrome JSON document of no
     known profiler."""
     host = _as_written(path, file_type)
-    if host is None or host.is_fitted:
-        return host
-    return replace(host, trace=device_clocks.fit(bounded(host.trace)), is_fitted=True)
+    if host is None:
+        return None
+    trace = bounded(host.trace)
+    return replace(host, trace=trace if host.is_fitted else device_clocks.fit(trace), is_fitted=True)
 
 
 def _as_written(path: Path, file_type: FileType) -> HostTrace | None:

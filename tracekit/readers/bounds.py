@@ -61,7 +61,7 @@ def _with_possible_sizes(events: pd.DataFrame, lost: list[Lost]) -> pd.DataFrame
 
 
 def _with_most_names(events: pd.DataFrame, lost: list[Lost]) -> pd.DataFrame:
-    """The events; of more than _MOST_NAMES names those with most time are kept, the others are one."""
+    """The events; of more than _MOST_NAMES names those with most time are kept, and the others are one of them."""
     names = events["name"].cat
     if len(names.categories) <= _MOST_NAMES:
         return events
@@ -70,7 +70,7 @@ def _with_most_names(events: pd.DataFrame, lost: list[Lost]) -> pd.DataFrame:
     count = int(np.count_nonzero(np.bincount(codes)))
     if count <= _MOST_NAMES:
         return events
-    kept = np.sort(np.argsort(-times, kind="stable")[:_MOST_NAMES])
+    kept = np.sort(np.argsort(-times, kind="stable")[: _MOST_NAMES - 1])
     number = np.full(len(names.categories), len(kept))
     number[kept] = np.arange(len(kept))
     lost.append(Lost(Loss.DETAILS, count - len(kept), count, f'names of work, which are "{_OTHERS}" now'))
