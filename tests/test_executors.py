@@ -1,5 +1,6 @@
 """The files of a run read by processes or a Dask cluster: the same trace, bit for bit, and a hole for a lost file."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -286,6 +287,17 @@ def test_a_saved_report_has_nothing_to_divide(tmp_path, monkeypatch, capsys):
     assert words == (
         f"tracekit: {tmp_path}/report is a saved report, which no executor reads. Leave out --jobs and --dask.\n"
     )
+
+
+def test_a_scheduler_is_asked_where_a_loop_runs_as_in_a_notebook(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(executors, "_SCHEDULER_S", 0.5)
+
+    async def cell():
+        with pytest.raises(TracekitError, match="no answer within"), executor_of(None, "tcp://127.0.0.1:9"):
+            pass
+
+    asyncio.run(cell())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -156,9 +156,10 @@ def _cluster(address: str) -> Iterator[Executor]:
         from distributed import Client
     except ImportError:
         raise TracekitError("--dask needs a package. Install it: pip install 'tracekit-jax[dask]'.") from None
-    # A client of what is no scheduler waits for longer, and is not rid of.
+    # A client of what is no scheduler waits for longer, and is not rid of. A notebook has a loop on this thread.
     try:
-        asyncio.run(asyncio.wait_for(_ask_scheduler(address), _SCHEDULER_S))
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, _answered(address)).result()
     except Exception as error:
         # Whichever of two timers ends first: that of a connection raises an OSError with words of its own.
         is_silent = isinstance(error, TimeoutError | OSError)
@@ -179,6 +180,13 @@ def _cluster(address: str) -> Iterator[Executor]:
                 client.close(timeout=_CLOSE_S)
     finally:
         logging.disable(logging.NOTSET)
+
+
+async def _answered(address: str) -> None:
+    """Raise TimeoutError unless a scheduler answers in time."""
+    import asyncio
+
+    await asyncio.wait_for(_ask_scheduler(address), _SCHEDULER_S)
 
 
 async def _ask_scheduler(address: str) -> None:
