@@ -50,5 +50,11 @@ def test_fields_come_with_number_type_and_span_of_their_value():
     assert list(protobuf.fields(buf, 0, len(buf))) == [(1, 0, 1, 3), (2, 2, 5, 8), (3, 5, 9, 13)]
 
 
+@pytest.mark.parametrize("tag", [b"\x8a\x00", b"\x8a\x80\x80\x80\x10", b"\x8a\x80\x80\x80\x00"])
+def test_a_tag_may_have_bytes_too_many_as_other_readers_take_it(tag):
+    buf = tag + b"\x03abc"
+    assert list(protobuf.fields(buf, 0, len(buf))) == [(1, 2, len(tag) + 1, len(buf))]
+
+
 def test_text_keeps_bytes_that_are_no_utf8_visible():
     assert protobuf.text(b"a\xffb", 0, 3) == "a\\xffb"

@@ -51,6 +51,13 @@ def test_a_proto_that_is_damaged_is_none_and_a_damaged_file_is_refused(tmp_path)
         without_directories(path)
 
 
+def test_a_name_is_found_whose_tag_has_bytes_too_many(tmp_path):
+    overlong = b"\x8a\x80\x80\x80\x10"  # of which XProf takes 32 bits: field 1
+    module = overlong + bytes([4]) + b"../x"
+    path = write(tmp_path / "h.xplane.pb", metadata_plane(jit_f_7=field(1, module)))
+    assert b"../x" not in without_directories(path)
+
+
 def test_tensorboard_writes_no_program_outside_of_the_mirror(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

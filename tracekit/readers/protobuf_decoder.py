@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+# Of a tag the C++ library takes 32 bits, of however many bytes: 8a 80 80 80 10 is field 1, as 0a is.
+TAG_BITS = 0xFFFFFFFF
 
 
 Span = tuple[int, int]
@@ -64,6 +66,7 @@ def fields(buf: Any, start: int, end: int) -> Iterator[tuple[int, int, int, int]
         tag, after = buf[pos], pos + 1
         if tag > 0x7F:
             tag, after = varint(buf, pos, end)
+            tag &= TAG_BITS
         number, wire_type = tag >> 3, tag & 7
         if number <= 0:
             raise Broken(pos)

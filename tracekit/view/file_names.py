@@ -4,7 +4,6 @@ It writes the proto of each program beside the trace, as `<module>(<id>).hlo_pro
 module for a directory (seen with XProf 2.24): a trace could write files anywhere.
 """
 
-import mmap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -22,25 +21,23 @@ def without_directories(file: Path) -> bytes | None:
 
     Raises ViewError for a file that is damaged: XProf may find names in it that are not found here.
     """
-    if not file.stat().st_size:
+    held = file.read_bytes()  # a map of it would end this process where the file is cut meanwhile
+    try:
+        changes = [*_changes(held)]
+    except protobuf.Broken as broken:
+        raise ViewError(
+            f"{file} is damaged at byte {broken.args[0]}, and TensorBoard reads whole files only: `tracekit report` "
+            "reads what is whole of it"
+        ) from None
+    if not changes:
         return None
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as held:
-        try:
-            changes = [*_changes(held)]
-        except protobuf.Broken as broken:
-            raise ViewError(
-                f"{file} is damaged at byte {broken.args[0]}, and TensorBoard reads whole files only: `tracekit "
-                "report` reads what is whole of it"
-            ) from None
-        if not changes:
-            return None
-        changed = bytearray(held)
+    changed = bytearray(held)
     for (start, end), new in changes:
         changed[start:end] = new
     return bytes(changed)
 
 
-def _changes(buf: mmap.mmap) -> Iterator[tuple[Span, bytes]]:
+def _changes(buf: bytes) -> Iterator[tuple[Span, bytes]]:
     """Where a name is to be changed, and what it is then; of equal length, so that what is around it stays whole."""
     for plane in _messages(buf, (0, len(buf)), 1):
         is_metadata = any(buf[start:end] == _METADATA for start, end in _messages(buf, plane, 2))
@@ -54,7 +51,7 @@ def _changes(buf: mmap.mmap) -> Iterator[tuple[Span, bytes]]:
                         yield from _of_proto(buf, proto, is_metadata)
 
 
-def _of_proto(buf: mmap.mmap, proto: Span, is_certain: bool) -> Iterator[tuple[Span, bytes]]:
+def _of_proto(buf: bytes, proto: Span, is_certain: bool) -> Iterator[tuple[Span, bytes]]:
     """The same of an HloProto. Where it is certain to be one, one that is damaged becomes zeros, which are none: what
     XProf reads of it is not known."""
     try:
@@ -66,14 +63,14 @@ def _of_proto(buf: mmap.mmap, proto: Span, is_certain: bool) -> Iterator[tuple[S
     yield from _separated(buf, names)
 
 
-def _separated(buf: mmap.mmap, names: Iterable[Span]) -> Iterator[tuple[Span, bytes]]:
+def _separated(buf: bytes, names: Iterable[Span]) -> Iterator[tuple[Span, bytes]]:
     for start, end in names:
         name = buf[start:end]
         if (new := name.translate(_SEPARATORS)) != name:
             yield (start, end), new
 
 
-def _messages(buf: mmap.mmap, span: Span, number: int) -> Iterator[Span]:
+def _messages(buf: bytes, span: Span, number: int) -> Iterator[Span]:
     """Where the messages, texts and bytes of a field stand. Raises Broken where what holds them is damaged."""
     for field, wire_type, start, end in protobuf.fields(buf, *span):
         if (field, wire_type) == (number, protobuf.LENGTH):

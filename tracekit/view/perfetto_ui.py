@@ -18,6 +18,7 @@ from urllib.parse import quote
 from tracekit import remote
 from tracekit.errors import ViewError
 from tracekit.files import trace_name
+from tracekit.units import safe
 from tracekit.view import server_process
 
 VARIABLE = "TRACEKIT_PERFETTO_UI"
@@ -64,7 +65,7 @@ def serve(
             export(trace_dir, run, directory / name)
             # Below /ui/ the UI installs no service worker, which would answer for other pages of this address later.
             address = f"{root}/ui/#!/?url={quote(f'{root}/trace/{quote(name)}', safe='')}"
-            print(f"Serving {trace_dir} in Perfetto: {address}\nPress Ctrl-C to stop.", flush=True)
+            print(f"Serving {safe(str(trace_dir))} in Perfetto: {address}\nPress Ctrl-C to stop.", flush=True)
             with server_process.open_address(address, browser):
                 server_process.wait("The server of the Perfetto UI", process, directory)
 

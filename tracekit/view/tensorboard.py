@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from tracekit.errors import TracekitError, ViewError
+from tracekit.units import safe
 from tracekit.view import server_process
 from tracekit.view.file_names import without_directories
 
@@ -41,7 +42,10 @@ def serve(trace_dir: Path, *, name: str = "", port: int = 6006, run: str | None 
         with server_process.server("TensorBoard", command, mirror) as (process, address):
             query = urlencode({"run": run or [*files][-1], "tag": "trace_viewer@"}, safe="@")
             address = f"{address}?{query}#profile"
-            print(f"Serving {name or trace_dir} in TensorBoard: {address}\nPress Ctrl-C to stop.", flush=True)
+            print(
+                f"Serving {safe(str(name or trace_dir))} in TensorBoard: {address}\nPress Ctrl-C to stop.",
+                flush=True,
+            )
             with server_process.open_address(address, browser):
                 server_process.wait("TensorBoard", process, mirror)
 

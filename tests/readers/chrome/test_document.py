@@ -173,6 +173,13 @@ def test_what_is_broken_costs_no_more_than_itself(tmp_path, monkeypatch, text, n
     assert (values_of(document.name), document.notes) == (names, tuple(notes))
 
 
+def test_a_file_that_is_damaged_in_too_many_places_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_text, "_MOST_TRIED", 1000)
+    # What is open holds all the others, so that no end of an event is one.
+    with pytest.raises(TraceError, match="contains no trace events: it is damaged in too many places"):
+        load(tmp_path, "[" + '[{"a": [' * 3 + ", ".join([C] * 50) + event("d", "01") + "]")
+
+
 def test_bad_characters_and_escapes_cost_a_character(tmp_path):
     text = b'[{"ph": "X", "name": "\xff\xfe"}, {"ph": "X", "name": "C:\\q\tz"}, {"ph": "X", "args": {"v": "\xff"}}]'
     document = load(tmp_path, text)

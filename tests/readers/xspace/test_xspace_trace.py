@@ -7,7 +7,7 @@ import pytest
 from jax.profiler import ProfileData
 
 from tests import traces
-from tests.fuzz import fields_of, message_of
+from tests.fuzz import fields_of, message_of, varint
 from tests.readers.xspaces import PlaneText, write
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
@@ -86,6 +86,34 @@ def test_an_event_outside_of_the_profile_is_counted_where_the_file_tells_how_lon
     assert trace.losses[["what", "lost", "evidence"]].to_numpy().tolist() == [
         ["events", 1, "their times are outside of the profile"]
     ]
+
+
+# The fields of the messages of an XSpace that are messages, as the events lie in them.
+_INNER = {"space": {1: "plane"}, "plane": {3: "line"}, "line": {4: "event"}, "event": {4: "stat"}}
+
+
+def with_long_tags(message: bytes, kind: str = "space") -> bytes:
+    """The message with tags of five bytes, of which 32 bits count, down to the stats of events."""
+    parts = []
+    for number, wire_type, start, end in protobuf.fields(message, 0, len(message)):
+        content = message[start:end]
+        if inner := _INNER.get(kind, {}).get(number):
+            content = with_long_tags(content, inner)
+        tag = 1 << 32 | number << 3 | wire_type
+        parts += [varint(tag), varint(len(content)) if wire_type == protobuf.LENGTH else b"", content]
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("loop", ["plain", "compiled"])
+def test_tags_that_have_bytes_too_many_are_read_as_others_read_them(tmp_path, monkeypatch, loop):
+    monkeypatch.setattr(xspace_file, "COMPILE_FROM_BYTES", 0 if loop == "compiled" else 10**12)
+    source = traces.DATA / "generated" / "gpu.xplane.pb"
+    path = tmp_path / source.name
+    path.write_bytes(with_long_tags(source.read_bytes()))
+    trace, whole = read(path), read(source)
+    assert trace.losses.empty
+    for name in ("events", "spans", "launches"):
+        pd.testing.assert_frame_equal(getattr(trace, name), getattr(whole, name))
 
 
 def with_another_wire_type(message: bytes, place: tuple[int, ...]) -> bytes:

@@ -171,7 +171,8 @@ def load(path: Path) -> Document:
     is_empty_list = text.keyed and not (text.cut or text.skipped or text.others)
     empty = is_empty_list and not any(len(part.args) for part in parts)
     if not empty and not any(columns["ph"].places):
-        raise TraceError(f"{path} contains no trace events. Capture the trace again, or give another file.")
+        why = f": {text.cut}" if text.cut else ""
+        raise TraceError(f"{path} contains no trace events{why}. Capture the trace again, or give another file.")
     texts = {name: column.joined() for name, column in columns.items()}
     # Each part loses what is joined, so that no column is held twice for longer.
     duration_ps, has_duration = (

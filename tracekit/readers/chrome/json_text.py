@@ -56,6 +56,8 @@ _AFTER = rb'\s*,\s*"', rb'\s*(?:,\s*"|\}?\s*\Z)'
 _ENDED = tuple(map(re.compile, _AFTER))
 _LAST = tuple(re.compile(rb"\}[\s,]*\](?=%b)" % after) for after in _AFTER)
 _BLANKS = b", \t\r\n"
+# So many bytes are looked through in vain for where an event ends, which takes seconds.
+_MOST_TRIED = 1 << 29
 _TRIES = 8
 _WHERE = re.compile(r"\(byte (\d+)\)")
 # Strings and numbers are matched so that nothing inside of them is taken for what JSON lacks: words such as NaN,
@@ -86,6 +88,7 @@ class Text:
     skipped: int = 0
     others: int = 0
     cut: str = ""
+    _tried: int = 0
 
     def events(self) -> Iterator[list[Event] | scanner.Events]:
         """The events of the file in its order, some thousands at a time; of a large file the regular ones are scanned.
@@ -218,6 +221,9 @@ class Text:
                 run[run.rfind(b",", at, where)] = ord(" ")
                 continue
             begin = self._until(events, run, at, where)
+            if self._tried > _MOST_TRIED:
+                self.cut = self.cut or "it is damaged in too many places"
+                return _Run(events, rest=b"")
             ends = _ends(run, where, end, whole)
             good = next((place for place in ends if self._repair(events, run[begin : place.stop])), None)
             if good is None:
@@ -249,6 +255,9 @@ class Text:
                 return before + 1
             except BROKEN:
                 run[before] = byte
+                self._tried += before - at
+                if self._tried > _MOST_TRIED:
+                    break
         return at + 1
 
     def _nested(self) -> None:

@@ -753,6 +753,7 @@ def read_spans(buf: Any, pos: int, end: int, spans: NDArray[np.int64]) -> int:
     count = 0
     while pos < end:
         tag, after = protobuf.varint(buf, pos, end)
+        tag &= protobuf.TAG_BITS
         if tag >> 3 <= 0:
             wrong = pos  # numba before 0.66 raises with the first value that a variable had
             raise protobuf.Broken(wrong)
@@ -798,6 +799,7 @@ def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -
         names = 0
         while at < end:
             tag, after = protobuf.varint(buf, at, end)
+            tag &= protobuf.TAG_BITS
             if tag >> 3 <= 0:
                 wrong = at
                 raise protobuf.Broken(wrong)
@@ -819,6 +821,7 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
     count = 0
     while pos < end:
         tag, after = protobuf.varint(buf, pos, end)
+        tag &= protobuf.TAG_BITS
         number = tag >> 3
         if number <= 0:
             wrong = pos
@@ -847,7 +850,7 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
     aggregated = 0
     while pos < end:
         tag, after = protobuf.varint(buf, pos, end)
-        if tag != 34:  # not field 4, an event
+        if tag & protobuf.TAG_BITS != 34:  # not field 4, an event
             pos = protobuf.skip(buf, after, end, tag & 7)
             continue
         size, at = protobuf.varint(buf, after, end)
@@ -857,11 +860,12 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
         pos = at + size
         is_damaged = False
         while at < pos:
-            # A tag is one byte; two are a field that is not known here.
+            # A tag is one byte; more are a field that is not known here, or bytes too many.
             tag = buf[at] & 0xFF
             after = at + 1
             if tag > 127:
                 tag, after = protobuf.varint(buf, at, pos)
+                tag &= protobuf.TAG_BITS
             if tag == 8:
                 metadata_id[row], at = protobuf.varint(buf, after, pos)
             elif tag == 16:
@@ -889,6 +893,7 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                     after = inner + 1
                     if tag > 127:
                         tag, after = protobuf.varint(buf, inner, at)
+                        tag &= protobuf.TAG_BITS
                     if tag == 8:
                         stat_id, inner = protobuf.varint(buf, after, at)
                         slot = -1
