@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tracekit import correlation
 from tracekit.correlation import EARLY_PS, Calls, DeviceRows, calls_of_rows, outer_calls
 
 US = 10**6
@@ -31,6 +32,13 @@ def test_an_id_that_stands_once_tells_the_call_whatever_the_times():
     few = rows((7, 0, 0), (9, 100, 0), (8, 100, 0))
     assert match(few, calls((9, 50, 4, 0), (7, 60, 4, 0))) == ([1, 0, -1], [False] * 3)
     assert match(few, calls((9, 50, 4, 0), (7, 60, 4, 0), (10**9, 0, 1, 0))) == ([1, 0, -1], [False] * 3)
+
+
+def test_an_id_of_more_calls_than_there_are_processes_tells_none(monkeypatch):
+    monkeypatch.setattr(correlation, "_MOST_CALLS", 2)
+    few, many = rows((7, 1, 0), (9, 100, 0)), calls((7, 0, 1, 0), (7, 20, 1, 1), (7, 40, 1, 2), (9, 99, 1, 0))
+    assert match(few, many) == ([-1, 3], [True, False])
+    assert match(few, calls((7, 0, 1, 0), (7, 20, 1, 0), (9, 99, 1, 0))) == ([0, 2], [False, False])
 
 
 def test_of_the_calls_of_runtime_and_driver_in_each_other_the_outer_counts():

@@ -17,6 +17,8 @@ EARLY_PS = 10_000_000
 # A device is of the process that explains nearly all of its rows: clocks that jump make some look wrong, and the calls
 # of the first rows are not in the file, where those of another process may have their ids.
 _NEARLY_ALL = 0.9
+# More calls than a joined file has processes do not have one id: of 10,000 calls and rows there would be 10^8 pairs.
+_MOST_CALLS = 256
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,9 @@ def _of_repeated_ids(
     low, high = of_id
     process = np.append(calls.process[heads], -1)
     began = np.zeros(len(rows.ids), np.int64)
-    is_repeated = high - low > 1
+    is_repeated, is_hopeless = high - low > 1, high - low > _MOST_CALLS
     began[~is_repeated] = (high - low)[~is_repeated]
-    places = np.flatnonzero(is_repeated)
+    places = np.flatnonzero(is_repeated & ~is_hopeless)
     row, head = _pairs(places, low, high)
     before = calls.start[heads[head]] <= rows.start[row] + EARLY_PS
     began += np.bincount(row[before], minlength=len(began))
@@ -146,7 +148,7 @@ def _of_repeated_ids(
     of_owner[row[own]] = head[own]  # the last is written last
     of_owner[~is_repeated & (process[last] == owner)] = low[~is_repeated & (process[last] == owner)]
     chosen = np.where(owner >= 0, of_owner, np.where(is_sure, last, len(heads)))
-    return np.append(heads, -1)[chosen], is_repeated & (owner < 0) & ~is_sure
+    return np.append(heads, -1)[chosen], is_hopeless | (is_repeated & (owner < 0) & ~is_sure)
 
 
 def _pairs(places: Column, low: Column, high: Column) -> tuple[Column, Column]:

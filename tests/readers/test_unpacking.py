@@ -43,13 +43,28 @@ def test_json_without_the_end_of_an_event_is_not_searched_to_its_end(tmp_path, t
         read(path)
 
 
-def test_members_are_unpacked_one_after_the_other_up_to_what_is_none():
-    whole = gzip.compress(b"one, ") + gzip.compress(b"two" * 5000) + b"\0" * 9
-    assert b"".join(unpacking.gunzipped(io.BytesIO(whole), Path("a"))) == b"one, " + b"two" * 5000
-    with pytest.raises(EOFError):
-        list(unpacking.gunzipped(io.BytesIO(whole[:30]), Path("a")))
+def unpacked(content):
+    """What it holds, and whether it ends early."""
+    parts = []
+    try:
+        for part in unpacking.gunzipped(io.BytesIO(content), Path("a")):
+            parts.append(part)
+    except EOFError:
+        return b"".join(parts), True
+    return b"".join(parts), False
+
+
+@pytest.mark.parametrize("read_bytes", [2, 3, 25, 26, 50, 4096])
+def test_members_are_unpacked_one_after_the_other_wherever_they_end(monkeypatch, read_bytes):
+    monkeypatch.setattr(unpacking, "_PACKED_BYTES", read_bytes)
+    first, second = gzip.compress(b"one, "), gzip.compress(b"two" * 5000)
+    assert unpacked(first + second) == (b"one, " + b"two" * 5000, False)
+    for rest in (second[:1], second[:2], b"\0" * 9, b"x" + second[1:], second + b"\0"):
+        content, is_cut = unpacked(first + rest)
+        assert content.startswith(b"one, ")
+        assert is_cut
     with pytest.raises(zlib.error):
-        list(unpacking.gunzipped(io.BytesIO(whole[:20] + b"\xff" * 99), Path("a")))
+        unpacked(first[:20] + b"\xff" * 99)
 
 
 def test_what_is_as_large_as_its_bound_is_whole(monkeypatch):

@@ -27,19 +27,24 @@ def most_bytes(packed: int) -> int:
 def gunzipped(file: BinaryIO, path: Path) -> Iterator[bytes]:
     """What the gzip members of `file` hold, in small parts, so that a stream that breaks off costs little.
 
-    What follows them and is none is left. Raises TraceError, which names `path`, beyond the bound; zlib.error where the
-    stream is damaged, and EOFError where it ends early.
+    Raises TraceError, which names `path`, beyond the bound; zlib.error where the stream is damaged, and EOFError where
+    it ends early: also where what follows a member is none, as no profiler adds anything.
     """
-    member = zlib.decompressobj(31)
+    member, packed = zlib.decompressobj(31), b""
     packed_bytes = held_bytes = 0
-    while packed := member.unused_data if member.eof else file.read(_PACKED_BYTES):
+    while True:
+        if len(packed) < len(GZIP):  # where a member ends, less may be left of what was read than the next begins with
+            more = file.read(_PACKED_BYTES)
+            packed_bytes += len(more)
+            packed += more
+        if not packed:
+            break
         if member.eof:
             if not packed.startswith(GZIP):
-                return
+                raise EOFError
             member = zlib.decompressobj(31)
-        else:
-            packed_bytes += len(packed)
         part = member.decompress(packed)
+        packed = member.unused_data
         held_bytes += len(part)
         if held_bytes > most_bytes(packed_bytes):
             raise bomb(path)

@@ -110,7 +110,11 @@ def find_predecessors(
 
 
 def predecessors(queue: Column, start: Column, end: Column, aside: NDArray[np.bool_]) -> tuple[Column, Column]:
-    """See `find_predecessors`, of works that stand in order."""
+    """See `find_predecessors`, of works that stand in order.
+
+    Those that run are a heap, the first to end at its front: where thousands overlap, a look at all of them for each
+    takes the square of their number.
+    """
     n = len(queue)
     predecessor = np.full(n, -1, np.int64)
     lead = np.zeros(n, np.int64)
@@ -119,15 +123,19 @@ def predecessors(queue: Column, start: Column, end: Column, aside: NDArray[np.bo
     for i in range(n):
         if i > 0 and queue[i] != queue[i - 1]:
             count, latest, newest = 0, -1, -1
-        running_count = 0
-        for j in range(count):
-            work = running[j]
-            if end[work] > start[i]:
-                running[running_count] = work
-                running_count += 1
-            elif latest < 0 or end[work] >= end[latest]:
-                latest = work
-        count = running_count
+        while count > 0 and end[running[0]] <= start[i]:
+            latest = running[0]  # of those that end at once the last to begin
+            count -= 1
+            work, place, child = running[count], 0, 1
+            while child < count:
+                other = child + 1
+                if other < count and (end[running[other]], running[other]) < (end[running[child]], running[child]):
+                    child = other
+                if (end[work], work) < (end[running[child]], running[child]):
+                    break
+                running[place] = running[child]
+                place, child = child, 2 * child + 1
+            running[place] = work
         predecessor[i] = latest
         if aside[i]:
             continue
@@ -136,7 +144,11 @@ def predecessors(queue: Column, start: Column, end: Column, aside: NDArray[np.bo
             if end[i] > end[newest] and 2 * overlap < min(end[newest] - start[newest], end[i] - start[i]):
                 predecessor[i] = newest
                 lead[i] = overlap
-        running[count] = i
+        place = count
+        while place > 0 and end[i] < end[running[(place - 1) // 2]]:
+            running[place] = running[(place - 1) // 2]
+            place = (place - 1) // 2
+        running[place] = i
         count += 1
         newest = i
     return predecessor, lead
