@@ -60,6 +60,34 @@ def test_events_without_a_time_are_lost_and_a_plane_called_almost_like_a_device_
     assert "1 of 2 planes could not be read (called as no profiler calls them: /gpu:1)." in trace.notes
 
 
+def test_a_host_plane_is_missed_where_another_is_called_almost_so(tmp_path):
+    host = PlaneText("/host:CPX").event("python", "train", 0, 7).text()
+    trace = read(
+        write(tmp_path / "h.xplane.pb", PlaneText("/device:GPU:0").event("Stream #1", "k", 0, 7).text() + host)
+    )
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["planes", 1, 2]]
+    both = host + PlaneText("/host:CPU").event("python", "train", 0, 7).text()
+    assert read(write(tmp_path / "h.xplane.pb", both)).losses.empty
+
+
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        (("XLA Opt", "XLA Modules", "Steps"), ["lines"]),
+        (("XLA Ops", "", "TC Overlay"), ["lines"]),
+        (("XLA Ops", "XLA Modules", "Rings"), []),
+        (("XLA Ops", "XLA Modules", "_counters_"), []),
+    ],
+)
+def test_a_line_of_a_tpu_that_may_be_that_of_its_work_is_counted(tmp_path, lines, what):
+    plane = PlaneText("/device:TPU:0")
+    for line in lines:
+        plane.event(line, "jit_f(7)", 0, 7)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text()))
+    assert trace.losses["what"].tolist() == what
+    assert any("lines of unknown meaning were skipped: Rings" in note for note in trace.notes) == ("Rings" in lines)
+
+
 @pytest.mark.parametrize("name", ["#Chip0 Misc", "Host CPUs", "Syscalls", "/custom:a", "/host:python-tracer", "Rings"])
 def test_a_plane_of_which_nothing_is_asked_is_no_loss(tmp_path, name):
     plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, 7)

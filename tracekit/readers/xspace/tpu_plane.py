@@ -37,6 +37,10 @@ _OPS = ("XLA Ops", "Sparse Core Ops")
 _IN_FLIGHT = ("Async XLA Ops",)
 _MODULES = ("XLA Modules", "Sparse Core Modules")
 LINES = frozenset({*_OPS, *_IN_FLIGHT, *_MODULES})
+# Lines that repeat what stands on these, or hold no work (xla/tsl/profiler/utils/xplane_schema.cc, and real traces).
+OTHER_LINES = re.compile(
+    r"Steps|Sparse Core|Framework|TensorFlow|Source|XLA TraceMe|Launch Stats|Host Offload|_counters_|.*(Overlay|Sync)"
+)
 
 # `slice-start.3`, and `reduce-scatter.5.call-start` of what a SparseCore runs.
 _HALF_NAME = re.compile(r"([a-z-]+?)(?:\.\d+|\.call|\.async|\.remat\w*|\.clone)*-(start|update|done)(?:\.\w+)*")
@@ -123,6 +127,15 @@ class _Executions:
         if len(self.start) == 0:
             return at
         return np.where((at >= 0) & (times < self._end[at]), at, -1)
+
+
+def unknown_lines(plane: planes.Plane) -> tuple[list[str], bool]:
+    """The names of the lines of a TPU core with events that no one knows, and whether one of these may be that of its
+    operations or programs, as there is none."""
+    names = [line.name for line in plane.lines]
+    filled = {names[at] for at in np.unique(plane.line)}
+    unknown = sorted(name or "without a name" for name in filled - LINES)
+    return unknown, bool(unknown) and not (filled & {*_OPS} and filled & {*_MODULES})
 
 
 def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, calls: ProgramLaunches) -> DeviceRows:

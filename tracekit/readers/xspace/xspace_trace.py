@@ -54,6 +54,7 @@ _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 _SPARSE_CORE = re.compile(r"/device:TPU:(\d+) SparseCore(?: ([a-zA-Z]+))? (\d+)")
 # How profilers call planes (xla/tsl/profiler/utils/xplane_schema.cc), and what tells that a name was one of these.
 _PLANE = re.compile(r"/device:(?!GPU:(?!\d+$))|/host:|#|/custom:|(?:Host CPUs|Syscalls|Task Environment)$")
+_OTHER_HOST = re.compile(r"/host:(?!CUPTI|ROCTRACER|metadata|tfstreamz|python-tracer|TPU|__)")
 _ALMOST = re.compile(r"device|host|[cgt]pu", re.IGNORECASE)
 _REPLICA = re.compile(r"(?:^|[/_])replica_(\d{1,4})/")
 _SESSION = "Task Environment"
@@ -96,7 +97,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     """
     calls = host_events.calls(space)
     missing = _missing(space, calls) if form == "xplane" else []
-    strangers = _strangers(space)
+    strangers, (lines, line_notes) = _strangers(space), _lines(space)
     space, sessions = _first_session(space)
     space, repeated = _one_plane_each(space)
     space, far = _near(space)
@@ -143,7 +144,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
         *(f"Profiler warning: {text}" for text in space.warnings),
     )
     losses_told = losses.from_messages([*space.errors, *space.warnings])
-    plane_notes = [*_bandwidth_notes(devices), *_plane_notes(space)]
+    plane_notes = [*_bandwidth_notes(devices), *_plane_notes(space), *line_notes]
     lost = space.lost
     del space
     read_devices = [device_rows(*devices.pop(0)) for _ in names]
@@ -163,7 +164,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     without_time = Lost(
         Loss.EVENTS, sum(untimed), sum(untimed) + len(events), "events of devices, damaged or without a valid time"
     )
-    damage = [*lost, *strangers, *sessions, *repeated, *far, *backwards, *of_file.lost, *details]
+    damage = [*lost, *strangers, *lines, *sessions, *repeated, *far, *backwards, *of_file.lost, *details]
     return Trace(
         events=events,
         ops=ops,
@@ -216,7 +217,9 @@ def is_decoded(plane_name: str, line_name: str, line_id: int) -> bool:
     device = device_name(plane_name) or ""
     if type_of(device) == "gpu":
         return line_name not in gpu_plane.DERIVED
-    return bool(device) and line_name in tpu_plane.LINES
+    if line_name in tpu_plane.LINES or not device:
+        return bool(device)
+    return not is_sparse_core(device) and not tpu_plane.OTHER_LINES.match(line_name)
 
 
 def _devices(space: XSpace) -> list[tuple[Plane, str]]:
@@ -400,8 +403,25 @@ def _details(space: XSpace, devices: list[tuple[Plane, str]]) -> list[Lost]:
 def _strangers(space: XSpace) -> list[Lost]:
     """The planes that are called almost as profilers call them, or not at all, and so cannot be read."""
     names = [plane.name or "without a name" for plane in space.planes if _is_almost(plane)]
+    if all(plane.name != _HOST for plane in space.planes):
+        names += [plane.name for plane in space.planes if _OTHER_HOST.match(plane.name) and len(plane)]
     evidence = f"called as no profiler calls them: {', '.join(names[:3])}"
     return [Lost(Loss.PLANES, len(names), len(space.planes), evidence)] if names else []
+
+
+def _lines(space: XSpace) -> tuple[list[Lost], list[str]]:
+    """The lines of TPU cores that nobody knows, as lost where they may be those of operations or programs, and else in
+    a note."""
+    lost, skipped = [], []
+    for plane, device in _devices(space):
+        if type_of(device) == "tpu" and not is_sparse_core(device):
+            unknown, is_damage = tpu_plane.unknown_lines(plane)
+            if is_damage:
+                evidence = f"called as no profiler calls them, {', '.join(unknown[:3])} of {device}"
+                lost.append(Lost(Loss.LINES, len(unknown), len(plane.lines), evidence))
+            elif unknown:
+                skipped.append(f"{device}: lines of unknown meaning were skipped: {', '.join(unknown)}.")
+    return lost, skipped
 
 
 def _is_almost(plane: Plane) -> bool:
