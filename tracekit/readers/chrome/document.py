@@ -168,7 +168,7 @@ def load(path: Path) -> Document:
                 making.popleft().result()
         for made in making:
             made.result()
-    is_empty_list = text.keyed and not (text.cut or text.skipped or text.others)
+    is_empty_list = text.keyed and not (text.cut or text.skipped)
     empty = is_empty_list and not any(len(part.args) for part in parts)
     if not empty and not any(columns["ph"].places):
         why = f": {text.cut}" if text.cut else ""
