@@ -364,6 +364,25 @@ def test_names_that_are_damaged_are_counted(tmp_path, name):
     assert "1 detail of devices and events could not be read (names of operations)." in read(path).notes
 
 
+@pytest.mark.parametrize("loop", ["plain", "compiled"])
+@pytest.mark.parametrize("stat_id", [2, 5000])
+def test_stats_whose_name_is_not_there_are_counted(tmp_path, monkeypatch, loop, stat_id):
+    monkeypatch.setattr(xspace_file, "COMPILE_FROM_BYTES", 0 if loop == "compiled" else 10**12)
+    events = "".join(
+        f"events {{ metadata_id: 1 offset_ps: {at} duration_ps: 5 stats {{ metadata_id: {key} int64_value: 7 }} }} "
+        for at, key in ((10, 1), (20, stat_id), (30, 3))
+    )
+    names = "".join(
+        f'stat_metadata {{ key: {key} value {{ id: {key} name: "{name}" }} }} '
+        for key, name in ((1, "correlation_id"), (3, "nobody_asks"))
+    )
+    plane = f"""planes {{ name: "/device:GPU:0" lines {{ id: 1 name: "Stream #1" {events} }} {names}
+      event_metadata {{ key: 1 value {{ id: 1 name: "a" }} }} }}"""
+    trace = read(write(tmp_path / "a.xplane.pb", plane))
+    assert trace.events["correlation_id"].notna().tolist() == [True, False, False]
+    assert trace.losses[["what", "lost"]].to_numpy().tolist() == [["details", 1]]
+
+
 def test_an_event_whose_metadata_is_not_there_is_told(tmp_path):
     plane = """planes { name: "/host:CPU" lines { id: 1 name: "python" timestamp_ns: 5
       events { metadata_id: 1 offset_ps: 10 duration_ps: 5 } events { metadata_id: 7 offset_ps: 20 duration_ps: 5 } }

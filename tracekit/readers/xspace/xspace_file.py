@@ -66,6 +66,8 @@ _CUT = "its gzip stream ends early"
 
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
+# In place of a row: of a stat that is not asked for, of an id without a name. How such an id is counted.
+_UNWANTED, _NAMELESS, _NAMELESS_ONE = -1, -2, 1 << 32
 
 Keep = Callable[[str, str, int], bool]
 
@@ -373,12 +375,13 @@ class EventColumns(NamedTuple):
 
 
 class StatRows(NamedTuple):
-    """Which row of `values` and `types` a stat id has: `near` by the id, -1 for a stat that is not wanted; ids beyond
-    it, since an id may be huge, are looked up in `far_ids`, their rows in `far_rows`."""
+    """Which row of `values` and `types` a stat id has, or _UNWANTED or _NAMELESS: `near` by the id; ids beyond it, as
+    an id may be huge, are looked up in `far_ids`, their rows in `far_rows`; all others have `outside`."""
 
     near: NDArray[np.int64]
     far_ids: NDArray[np.int64]
     far_rows: NDArray[np.int64]
+    outside: int
 
 
 @dataclass(frozen=True)
@@ -536,10 +539,10 @@ def _plane(
     event_entries, bad_events = _entries(file, fields[4])
 
     def whole() -> tuple[ProtobufPlane, list[Lost]]:
-        (columns, bad), whole_lines = decoded(), kept
+        (columns, bad, nameless), whole_lines = decoded(), kept
         if bad:
             whole_lines = [each for at, each in enumerate(kept) if at not in bad]
-            columns, _ = _decoding(file, pool, whole_lines, rows_by_id, len(stat_rows))()
+            columns, *_ = _decoding(file, pool, whole_lines, rows_by_id, len(stat_rows))()
         has_text = _have_texts(headers, whole_lines, columns)
         for first, last in _runs([each.span for each, has in zip(headers, has_text, strict=True) if not has]):
             _release(buf, first, last)
@@ -547,7 +550,7 @@ def _plane(
         least += f"; a file of more than {_MOST_LINES:,} lines is none of a profiler" if behind else ""
         lost = [
             Lost(Loss.LINES, bad_lines + len(bad) + behind, len(lines) + bad_fields[3], least),
-            Lost(Loss.DETAILS, bad_names + bad_stats + bad_events, None, f"names and stats of {name}"),
+            Lost(Loss.DETAILS, bad_names + bad_stats + bad_events + nameless, None, f"names and stats of {name}"),
         ]
         events = np.array([each.events for each in whole_lines], np.int64)
         plane = ProtobufPlane(
@@ -626,18 +629,19 @@ def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[
     """The row of each of the `stats` that the plane knows, by name and by id; several ids may carry one name."""
     by_name = {stat: row for row, stat in enumerate(sorted(stats & set(stat_names.values())))}
     by_id = {key: by_name[stat] for key, stat in stat_names.items() if stat in by_name}
-    near = np.full(max([key for key in by_id if 0 <= key < _TABLE], default=-1) + 1, -1, np.int64)
+    in_table = [key for key in stat_names if 0 <= key < _TABLE]
+    near = np.full(max(in_table, default=-1) + 1, _NAMELESS, np.int64)
+    near[in_table] = [by_id.get(key, _UNWANTED) for key in in_table]
     far = [key for key in by_id if not 0 <= key < _TABLE]
-    for key in by_id.keys() - far:
-        near[key] = by_id[key]
-    return by_name, StatRows(near, np.array(far, np.int64), np.array([by_id[key] for key in far], np.int64))
+    outside = _NAMELESS if len(in_table) == len(stat_names) else _UNWANTED
+    return by_name, StatRows(near, np.array(far, np.int64), np.array([by_id[key] for key in far], np.int64), outside)
 
 
 def _decoding(
     file: _File, pool: ThreadPoolExecutor, lines: list[_CountedLine], stat_rows: StatRows, stats: int
-) -> Callable[[], tuple[EventColumns, set[int]]]:
-    """What gives the events of the `lines` with `stats` rows of stats, and which of the lines are damaged, once the
-    `pool` has decoded them."""
+) -> Callable[[], tuple[EventColumns, set[int], int]]:
+    """What gives the events of the `lines` with `stats` rows of stats, which of the lines are damaged, and how many
+    stats of the others have an id that has no name, once the `pool` has decoded them."""
     counts = [each.events for each in lines]
     n = sum(counts)
     metadata_id, offset_ps, duration_ps, occurrences = np.zeros((4, n), np.int64)
@@ -646,20 +650,22 @@ def _decoding(
     first_rows = np.cumsum([0, *counts])[:-1].tolist()
     jobs = [(file.view, *each.span, row, stat_rows, columns) for each, row in zip(lines, first_rows, strict=True)]
 
-    def aggregated(job: tuple[Any, ...]) -> int:
+    def counts_of(job: tuple[Any, ...]) -> int:
         try:
             return file.loops.decode_events(*job)
         except protobuf.Broken:
             return -1
 
     # The plain loop, which threads cannot share, runs when it is asked for.
-    decoded: Iterable[int] = map(aggregated, jobs) if file.view is file.buf else pool.map(aggregated, jobs)
+    decoded: Iterable[int] = map(counts_of, jobs) if file.view is file.buf else pool.map(counts_of, jobs)
 
-    def ended() -> tuple[EventColumns, set[int]]:
+    def ended() -> tuple[EventColumns, set[int], int]:
         counted = [*decoded]
         # As a rule no event is aggregated: then their column stays memory that was never written, and takes none.
-        whole = ~occurrences if any(count > 0 for count in counted) else np.broadcast_to(np.int64(-1), n)
-        return columns._replace(occurrences=whole), {at for at, count in enumerate(counted) if count < 0}
+        is_aggregated = any(count > 0 and count % _NAMELESS_ONE for count in counted)
+        whole = ~occurrences if is_aggregated else np.broadcast_to(np.int64(-1), n)
+        nameless = sum(count // _NAMELESS_ONE for count in counted if count > 0)
+        return columns._replace(occurrences=whole), {at for at, count in enumerate(counted) if count < 0}, nameless
 
     return ended
 
@@ -838,14 +844,15 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
 
 
 def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, columns: EventColumns) -> int:
-    """Write the events of the line in [pos, end) to the columns, which hold zeros, from `row` on; how many of them are
-    aggregated: only of these `occurrences` is written, and all its bits are turned over.
+    """Write the events of the line in [pos, end) to the columns, which hold zeros, from `row` on. How many of them are
+    aggregated: only of these `occurrences` is written, and all its bits are turned over; plus _NAMELESS_ONE for each
+    stat with an id that has no name.
 
     An event with a field of another wire type than its own is damaged: its duration is -1.
 
     One loop in one function: with the stats in a function of their own it takes eight times as long when compiled.
     """
-    near, far_ids, far_rows = stat_rows
+    near, far_ids, far_rows, outside = stat_rows
     metadata_id, offset_ps, duration_ps, occurrences, values, types = columns
     aggregated = 0
     while pos < end:
@@ -896,7 +903,7 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                         tag &= protobuf.TAG_BITS
                     if tag == 8:
                         stat_id, inner = protobuf.varint(buf, after, at)
-                        slot = -1
+                        slot = outside
                         if 0 <= stat_id < len(near):
                             slot = near[stat_id]
                         else:
@@ -905,6 +912,8 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                                     slot = far_rows[far]
                         if slot < 0:  # not wanted: its value need not be looked at
                             inner = at
+                            if slot == -2:
+                                aggregated += 4294967296
                     elif tag == 24 or tag == 32 or tag == 56:  # uint64, int64, ref
                         value, inner = protobuf.varint(buf, after, at)
                         kind = tag >> 3
