@@ -323,6 +323,17 @@ def test_columns_that_are_null_or_missing_are_counted(read, table, column, evide
     ]
 
 
+@pytest.mark.parametrize("number", [-5, 2**40, 2**63 - 1])
+@pytest.mark.parametrize(("table", "whose"), [("MEMCPY", "device rows"), ("RUNTIME", "the calls of CUDA")])
+def test_ids_that_cupti_does_not_give_are_counted(read, table, whose, number):
+    tables = one_of_each()
+    tables.rows[f"CUPTI_ACTIVITY_KIND_{table}"][0]["correlationId"] = number
+    losses = read(tables).losses
+    assert rows(losses, "what", "lost", "total", "evidence") == [
+        ["details", 1, 9, f"correlation ids of {whose} that are no numbers of 32 bits"]
+    ]
+
+
 def test_what_the_driver_moved_has_no_id_of_a_call_and_lost_none(read):
     assert not len(read(Tables().copy(11, 0, 1, correlationId=None)).losses)
 

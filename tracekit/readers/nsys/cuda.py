@@ -135,6 +135,7 @@ def work(export: Export) -> tuple[Work, list[str]]:
     if count := int(no_number.sum()):
         export.lost.append(Lost(Loss.EVENTS, count, len(no_number), "device rows of GPUs that no machine has"))
         rows = replace(rows, device=np.where(no_number, MISSING, rows.device))
+    _count_wide(export, rows.correlation, "device rows")
     if unplaced := int((rows.device == MISSING).sum()):
         notes.append(f"The GPU of {unplaced} rows is unknown: they count in no device.")
     return rows, notes
@@ -318,7 +319,7 @@ def _sets(export: Export, table: str) -> Work:
 def calls(export: Export) -> Calls:
     """The calls of the CUDA runtime and driver that have a correlation id and a valid time; others are counted."""
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
-    with_id = "correlationId > 0 OR correlationId IS NULL"
+    with_id = "correlationId != 0 OR correlationId IS NULL"
     parts = [
         integers(
             export,
@@ -338,7 +339,16 @@ def calls(export: Export) -> Calls:
         export.lost.append(Lost(Loss.EVENTS, invalid, len(valid), "calls of CUDA without a valid time"))
     if unthreaded := int((thread == MISSING).sum()):
         export.lost.append(Lost(Loss.DETAILS, unthreaded, len(thread), "threads of the calls of CUDA"))
+    _count_wide(export, correlation, "the calls of CUDA")
     return select(Calls(start, end, thread, process_of(thread), correlation, name), valid & (correlation > 0))
+
+
+def _count_wide(export: Export, correlation: Integers, whose: str) -> None:
+    """Count correlation ids that CUPTI does not give, which join nothing."""
+    is_wide = (correlation != MISSING) & ((correlation < 0) | (correlation >= 1 << CORRELATION_BITS))
+    if count := int(is_wide.sum()):
+        evidence = f"correlation ids of {whose} that are no numbers of {CORRELATION_BITS} bits"
+        export.lost.append(Lost(Loss.DETAILS, count, len(correlation), evidence))
 
 
 @dataclass(frozen=True)
