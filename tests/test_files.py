@@ -281,7 +281,11 @@ def test_what_is_only_called_as_a_draft_stays(tmp_path):
     assert {*tmp_path.rglob("*")} == before | {out}
 
 
-def test_threads_that_write_one_directory_leave_it_whole(out):
+@pytest.mark.parametrize("others", [{}, {"notes.md": "mine"}])
+def test_threads_that_write_one_directory_leave_it_whole(out, others):
+    for name, content in others.items():
+        (out / name).write_text(content)
+
     def write(text):
         for _ in range(20):
             with files.whole_directory(out, NAMES, "last.json") as draft:
@@ -290,7 +294,9 @@ def test_threads_that_write_one_directory_leave_it_whole(out):
     with ThreadPoolExecutor(4) as pool:
         for task in [pool.submit(write, text) for text in "abcd"]:
             task.result()
-    assert len({*texts(out).values()}) == 1
+    assert len({*(texts(out).items() - others.items())}) == len(NAMES)
+    assert len({*texts(out).values()}) == 1 + len(others)
+    assert texts(out).items() >= others.items()
     assert [*out.parent.iterdir()] == [out]
 
 

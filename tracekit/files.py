@@ -175,23 +175,34 @@ def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path
     beside = out if out.is_dir() and not os.access(out.parent, os.W_OK) else out.parent
     start = f".{out.name[:_LONGEST_NAME]}."
     for stale in _stale(beside, start, _OF_DIRECTORY):
-        if all(name in own or _is_same(stale / name, out / name) for name in os.listdir(stale)):
-            shutil.rmtree(stale, ignore_errors=True)
+        with suppress(FileNotFoundError):  # who exchanged it for the directory has removed it meanwhile
+            if all(name in own or _is_same(stale / name, out / name) for name in os.listdir(stale)):
+                shutil.rmtree(stale, ignore_errors=True)
     with _locked_draft(lambda: Path(tempfile.mkdtemp(prefix=start, dir=beside))) as draft:
         try:
             yield draft
             out.mkdir(exist_ok=True)
-            lock = os.open(out, os.O_RDONLY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with _locked_directory(out):
                 draft.chmod(out.stat().st_mode)
                 is_here = os.path.samestat(out.stat(), os.stat("."))  # a shell would be left in what is removed
                 if beside == out or is_here or not _exchange_with_others(draft, out, own):
                     _move_entries(draft, out, own, last)
-            finally:
-                os.close(lock)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def _locked_directory(out: Path) -> Iterator[None]:
+    """A lock on what is called `out`, also where another directory took its place while the lock was waited for."""
+    while True:
+        lock = os.open(out, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(lock), out.stat()):
+                yield
+                return
+        finally:
+            os.close(lock)
 
 
 @contextmanager
