@@ -236,7 +236,9 @@ def test_a_schema_whose_fields_lie_outside_of_its_payload_is_not_believed(read, 
     tables = nccl((12, ALL_REDUCE), payload=nccl_payload(1, 4096))
     sizes = [row for row in tables.rows["NVTX_PAYLOAD_SCHEMA_ENTRIES"] if row["offset"] == 8]
     sizes[0]["offset"] = offset
-    assert rows(read(tables).events, "bytes", "group") == [[None, None]]
+    trace = read(tables)
+    assert rows(trace.events, "bytes", "group") == [[None, None]]
+    assert rows(trace.losses, "what", "lost", "evidence") == [["details", 1, "schemas of NCCL's payloads"]]
 
 
 def test_sizes_that_were_left_behind_by_the_export_are_told_how_to_be_brought(read):

@@ -307,9 +307,7 @@ def _fields(export: Export) -> _Fields:
     sizeless = sum(
         None in key or not any(isinstance(size, int) and size >= 8 for size in sizes.get(key, ())) for key in offsets
     )
-    if sizeless:
-        export.lost.append(Lost(Loss.DETAILS, sizeless, len(offsets), "schemas of NCCL's payloads"))
-    fields = {}
+    fields, outside = {}, 0
     for (domain, schema), each in offsets.items():
         candidates = [sizes.get((domain, schema), set()), each.get(_SIZE, set()), each.get(_COMMUNICATOR, set())]
         values = [next(iter(value_set)) for value_set in candidates if len(value_set) == 1]
@@ -317,6 +315,10 @@ def _fields(export: Export) -> _Fields:
             size, at, group_at = (value if isinstance(value, int) else 0 for value in values)
             if min(at, group_at) >= 0 and max(at, group_at) <= size - 8:
                 fields[domain, schema] = (size, at, group_at)
+            else:
+                outside += size >= 8
+    if damaged_schemas := sizeless + outside:
+        export.lost.append(Lost(Loss.DETAILS, damaged_schemas, len(offsets), "schemas of NCCL's payloads"))
     return fields
 
 
