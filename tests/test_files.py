@@ -126,6 +126,87 @@ def test_old_entries_go_and_files_of_others_stay(out):
     assert texts(out) == {"notes.md": "mine", "last.json": "new"}
 
 
+def others_of(out):
+    """Files of others, a link and a directory among them as `out` has them, by name."""
+    return {name: os.lstat(out / name).st_ino for name in os.listdir(out) if name not in NAMES}
+
+
+# Kills the process at the step `at` of those that change what is on the disk.
+_KILLED = """
+import os, signal
+from pathlib import Path
+steps = [0]
+def dying(function):
+    def step(*args, **options):
+        if steps[0] == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        steps[0] += 1
+        return function(*args, **options)
+    return step
+files._exchange, files.shutil.rmtree, os.link = map(dying, (files._exchange, files.shutil.rmtree, os.link))
+Path.rename, Path.unlink = dying(Path.rename), dying(Path.unlink)
+with files.whole_directory(Path(out), names, 'last.json') as draft:
+    (draft / 'frames').mkdir()
+    for name in ('a.txt', 'last.json', 'frames/1'):
+        (draft / name).write_text('new')
+"""
+
+
+def test_a_process_that_is_killed_leaves_all_old_or_all_new_and_the_files_of_others(out, monkeypatch):
+    if not files._exchange(out, out):
+        pytest.skip("directories cannot be exchanged here")
+    (out / "notes.md").write_text("mine")
+    (out / "link").symlink_to("notes.md")
+    others, seen = others_of(out), []
+    for at in range(20):
+        given = f"at, out, names = {at}, {str(out)!r}, {NAMES}"
+        code = f"from tracekit import files\n{given}\n{_KILLED}"
+        ended = subprocess.run([sys.executable, "-c", code], check=False).returncode
+        assert others_of(out) == others
+        seen.append({path: text for path, text in texts(out).items() if path not in others})
+        if not ended:
+            break
+    assert seen[0] == WHOLE_OLD
+    assert seen[-1] == WHOLE_NEW
+    assert all(each in (WHOLE_OLD, WHOLE_NEW) for each in seen)
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        fill(draft, "old")
+    assert [*out.parent.iterdir()] == [out]
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_what_others_write_while_directories_are_exchanged_stays(tmp_path, monkeypatch, is_made):
+    out, exchange = tmp_path / "out", files._exchange
+    out.mkdir()
+    if not is_made:
+        (out / "notes.md").write_text("mine")
+
+    def after_a_change(draft, there):
+        (there / "draft of notes").write_text("changed")
+        (there / "draft of notes").rename(there / "notes.md")
+        return exchange(draft, there)
+
+    monkeypatch.setattr(files, "_exchange", after_a_change)
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        fill(draft, "new")
+    assert texts(out) == WHOLE_NEW | {"notes.md": "changed"}
+
+
+def test_the_directory_of_a_shell_stays_the_same_one(out, monkeypatch):
+    monkeypatch.chdir(out)
+    with files.whole_directory(Path(), NAMES, "last.json") as draft:
+        fill(draft, "new")
+    assert texts(Path()) == WHOLE_NEW
+
+
+def test_a_directory_of_others_stays(out):
+    (out / "plots").mkdir()
+    (out / "plots" / "1").write_text("mine")
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        fill(draft, "new")
+    assert texts(out) == WHOLE_NEW | {"plots/1": "mine"}
+
+
 def test_no_link_is_followed(out, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "1").write_text("of others")
@@ -200,7 +281,11 @@ def test_what_is_only_called_as_a_draft_stays(tmp_path):
     assert {*tmp_path.rglob("*")} == before | {out}
 
 
-def test_threads_that_write_one_directory_leave_it_whole(out):
+@pytest.mark.parametrize("others", [{}, {"notes.md": "mine"}])
+def test_threads_that_write_one_directory_leave_it_whole(out, others):
+    for name, content in others.items():
+        (out / name).write_text(content)
+
     def write(text):
         for _ in range(20):
             with files.whole_directory(out, NAMES, "last.json") as draft:
@@ -209,7 +294,9 @@ def test_threads_that_write_one_directory_leave_it_whole(out):
     with ThreadPoolExecutor(4) as pool:
         for task in [pool.submit(write, text) for text in "abcd"]:
             task.result()
-    assert len({*texts(out).values()}) == 1
+    assert len({*(texts(out).items() - others.items())}) == len(NAMES)
+    assert len({*texts(out).values()}) == 1 + len(others)
+    assert texts(out).items() >= others.items()
     assert [*out.parent.iterdir()] == [out]
 
 

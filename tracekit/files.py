@@ -166,30 +166,43 @@ def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path
     """A draft of a directory that takes the place of the entries of `out` called as `own` says, at the end of a context
     that raised nothing: what is in `out` is all old or all new, whenever a process ends or a disk is full.
 
-    Where the system cannot exchange directories, or `out` holds other files too, entries are moved one by one, and
-    `last` is not there meanwhile. Drafts that processes left which were killed are removed.
+    The files of others in `out` stay. Where the system cannot exchange directories, or `out` holds other directories
+    too or is where this process works, entries are moved one by one, and `last` is not there meanwhile. Drafts that
+    processes left which were killed are removed.
     """
     out = out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     beside = out if out.is_dir() and not os.access(out.parent, os.W_OK) else out.parent
     start = f".{out.name[:_LONGEST_NAME]}."
     for stale in _stale(beside, start, _OF_DIRECTORY):
-        if {*os.listdir(stale)} <= {*own}:
-            shutil.rmtree(stale, ignore_errors=True)
+        with suppress(FileNotFoundError):  # who exchanged it for the directory has removed it meanwhile
+            if all(name in own or _is_same(stale / name, out / name) for name in os.listdir(stale)):
+                shutil.rmtree(stale, ignore_errors=True)
     with _locked_draft(lambda: Path(tempfile.mkdtemp(prefix=start, dir=beside))) as draft:
         try:
             yield draft
             out.mkdir(exist_ok=True)
-            lock = os.open(out, os.O_RDONLY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with _locked_directory(out):
                 draft.chmod(out.stat().st_mode)
-                if beside == out or not {*os.listdir(out)} <= {*own} or not _exchange(draft, out):
+                is_here = os.path.samestat(out.stat(), os.stat("."))  # a shell would be left in what is removed
+                if beside == out or is_here or not _exchange_with_others(draft, out, own):
                     _move_entries(draft, out, own, last)
-            finally:
-                os.close(lock)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def _locked_directory(out: Path) -> Iterator[None]:
+    """A lock on what is called `out`, also where another directory took its place while the lock was waited for."""
+    while True:
+        lock = os.open(out, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(lock), out.stat()):
+                yield
+                return
+        finally:
+            os.close(lock)
 
 
 @contextmanager
@@ -228,6 +241,35 @@ def _stale(folder: Path, start: str, rest: re.Pattern[str]) -> Iterator[Path]:
                     yield folder / name
             finally:
                 os.close(lock)
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    """Whether both are names of one file, and no link to it."""
+    try:
+        return os.path.samestat(first.lstat(), second.lstat())
+    except OSError:
+        return False
+
+
+def _exchange_with_others(draft: Path, out: Path, own: Collection[str]) -> bool:
+    """Exchange two directories when the draft has the files of others in `out` too, as links to them; False where that
+    cannot be, as of a directory of others: then both are as they were."""
+    linked: dict[str, os.stat_result] = {}
+    try:
+        for name in {*os.listdir(out)} - {*own}:
+            os.link(out / name, draft / name, follow_symlinks=False)
+            linked[name] = (draft / name).lstat()
+        is_exchanged = _exchange(draft, out)
+    except (OSError, NotImplementedError):
+        is_exchanged = False
+    if not is_exchanged:
+        for name in linked:
+            (draft / name).unlink(missing_ok=True)
+        return False
+    for name in {*os.listdir(draft)} - {*own}:
+        if name not in linked or not os.path.samestat((draft / name).lstat(), linked[name]):  # written meanwhile
+            (draft / name).rename(out / name)
+    return True
 
 
 def _exchange(draft: Path, out: Path) -> bool:

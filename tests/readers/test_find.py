@@ -8,6 +8,7 @@ import pytest
 
 from tests.readers.layouts import KINETO, sqlite, write_file, xspace
 from tracekit.errors import TraceError
+from tracekit.readers import find as find_module
 from tracekit.readers import formats
 from tracekit.readers.find import find
 
@@ -195,6 +196,25 @@ def test_a_newer_directory_of_what_is_no_trace_is_told(tmp_path):
         "iteration_11: it is empty; iteration_10 was read instead",
         "iteration_12: it is a link to a directory that does not exist; iteration_10 was read instead",
     )
+
+
+def test_of_twice_as_many_runs_twice_as_much_is_looked_at(tmp_path, monkeypatch):
+    looked_at = []
+    parts_of = find_module._run_parts
+    monkeypatch.setattr(find_module, "_run_parts", lambda *args: looked_at.append(args) or parts_of(*args))
+
+    def count(directory, runs):
+        for number in range(runs):
+            word = "".join(chr(97 + int(digit)) for digit in f"{number:03}")
+            for name in (f"run_{word}", f"zz_{word}"):
+                (directory / "plugins" / "profile" / name).mkdir(parents=True)
+            trace = xspace(directory / "plugins" / "profile" / f"run_{word}" / "machine.xplane.pb")
+            os.utime(trace, (1000, 1000))
+        looked_at.clear()
+        assert len(find(directory).newer) == runs
+        return len(looked_at)
+
+    assert count(tmp_path / "more", 40) < 2.5 * count(tmp_path / "few", 20)
 
 
 def test_a_report_of_nsys_without_its_export_is_noted(tmp_path):

@@ -303,13 +303,14 @@ def _newer_without_trace(path: Path, chosen: _Run, others: Sequence[_Run]) -> It
     if chosen.directory == path:
         return
     newest = _age(chosen)[0]
-    of_profiles = [entry for profile in _profiles(path) for entry in _listed(profile)]
+    of_profiles = dict.fromkeys(entry for profile in _profiles(path) for entry in _listed(profile))
+    callings = _callings(chosen)
     known = {_run_parts(path, file.parent) for run in (chosen, *others) for file, _ in run.files}
     beside = [
         entry
         for folder in (path, *_directories(path, _DEEPEST - 1))
         for entry in _listed(folder)
-        if not entry.name.startswith(".") and not any(_run_parts(path, entry)[: len(run)] == run for run in known)
+        if not entry.name.startswith(".") and not _is_of(_run_parts(path, entry), known)
     ]
     told = set()
     for entry in dict.fromkeys([*of_profiles, *beside]):
@@ -317,15 +318,25 @@ def _newer_without_trace(path: Path, chosen: _Run, others: Sequence[_Run]) -> It
         parts = _run_parts(path, entry)
         if not (is_gone or entry.is_dir()) or entry.lstat().st_mtime <= newest or parts in told:
             continue
-        if why := _why_no_run(entry, chosen, is_of_profile=entry in of_profiles):
+        if why := _why_no_run(entry, chosen, callings, is_of_profile=entry in of_profiles):
             told.add(parts)
             yield f"{parts[-1] if parts else entry.name}: {why}; {chosen.name} was read instead"
 
 
-def _why_no_run(entry: Path, chosen: _Run, is_of_profile: bool) -> str:
-    """Why a directory, or a link to one that is gone, is no run as the one `chosen`, "" where it is not to be one."""
-    types = {file_type.name: file_type for _, file_type in chosen.files}.values()
-    callings = [_Calling.of(each, [file for file, of_type in chosen.files if of_type is each]) for each in types]
+def _is_of(parts: tuple[str, ...], runs: Collection[tuple[str, ...]]) -> bool:
+    """Whether a directory is that of one of the `runs`, or lies below it."""
+    return any(parts[:depth] in runs for depth in range(len(parts) + 1))
+
+
+def _callings(run: _Run) -> "list[_Calling]":
+    """How the files of each type are called in a run."""
+    types = {file_type.name: file_type for _, file_type in run.files}.values()
+    return [_Calling.of(each, [file for file, of_type in run.files if of_type is each]) for each in types]
+
+
+def _why_no_run(entry: Path, chosen: _Run, callings: "Sequence[_Calling]", is_of_profile: bool) -> str:
+    """Why a directory, or a link to one that is gone, is no run as the one `chosen`, whose files are called as
+    `callings` say; "" where it is not to be one."""
     is_called_so = is_of_profile or _without_numbers(entry.name) == _without_numbers(chosen.name)
     if not entry.exists():
         return "it is a link to a directory that does not exist" if is_called_so else ""
@@ -419,9 +430,7 @@ def _unreadable(path: Path, files: Sequence[Path], file_type: FileType, known: C
         if directory != path and is_part_of_run(directory.name):
             directories |= dict.fromkeys(each for each in _listed(directory.parent) if each.is_dir())
     calling = _Calling.of(file_type, files)
-    own = {
-        _without_numbers(directory.name) for directory in directories if directory in {file.parent for file in files}
-    }
+    own = {_without_numbers(file.parent.name) for file in files}
     unreadable = {
         file: f"{label(file)} is {_what(file)}"
         for directory in directories

@@ -288,6 +288,24 @@ def test_any_file_gives_what_the_standard_library_reads(tmp_path_factory, events
     ] == [int(event["ts"] * 10**6) if "ts" in event and event["ph"] != "M" else None for event in expected]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "evidence"),
+    [
+        *(("args", value, "arguments that are no object") for value in ([1], "x", 1e300, True)),
+        *((field, [1], "names, categories, processes or threads of another type") for field in ("pid", "tid", "cat")),
+        *(("name", value, "names, categories, processes or threads of another type") for value in ([1], {}, -5)),
+    ],
+)
+def test_values_of_another_type_than_the_format_has_are_counted(tmp_path, field, value, evidence):
+    usual = {"ph": "X", "cat": "c", "name": "n", "pid": 1, "tid": "t", "ts": 0, "dur": 1, "args": {"a": 1}}
+    nothing = usual | {"args": None, "cat": None}
+    document = load(tmp_path, json.dumps([usual, usual | {field: value}, nothing, {"ph": "X", "ts": 1}]))
+    assert [(lost.what, lost.lost, lost.total, lost.evidence) for lost in document.lost] == [
+        ("details", 1, 4, evidence)
+    ]
+    assert len(document.notes) == 1
+
+
 def test_what_stands_before_the_events_is_searched_once(tmp_path, monkeypatch):
     searched = []
 

@@ -62,6 +62,26 @@ def table(frame: pd.DataFrame, *columns: str) -> list[list]:
     return cells.where(cells.notna(), None).values.tolist()
 
 
+@pytest.mark.parametrize("stats", [{"run_id": [1]}, {"run_id": {}}, {"run_id": "x"}, {"correlation_id": "zz"}])
+def test_stats_of_another_type_are_counted_and_cost_no_others(tmp_path, stats):
+    text, tpu = Text(), "/device:TPU:0"
+    text.event(tpu, "XLA Ops", "a", "1", "2", hlo_category="fusion", run_id="7")
+    trace = text.event(tpu, "XLA Ops", "b", "4", "2", stats=stats, hlo_category="all-reduce").read(tmp_path)
+    assert table(trace.events, "name", "kind") == [["a", "compute"], ["b", "collective"]]
+    assert table(trace.losses, "what", "lost", "total", "evidence") == [
+        ["details", 1, 2, "stats of /device:TPU:0 of another type"]
+    ]
+
+
+def test_events_without_a_thread_are_counted(tmp_path):
+    text, tpu = Text(), "/device:TPU:0"
+    text.event(tpu, "XLA Ops", "a", "1", "2")
+    text.events.append(text.events[-1].replace('"tid"', '"other"'))
+    assert table(text.read(tmp_path).losses, "what", "lost", "total", "evidence") == [
+        ["events", 1, 2, "without a thread"]
+    ]
+
+
 def test_a_tpu_plane_is_read_like_one_of_an_xspace(tmp_path):
     text, tpu = Text(), "/device:TPU:0"
     text.event(tpu, "XLA Modules", "jit_f(1)", "0.5", "9").event(tpu, "Steps", "1", "0.5", "9")

@@ -826,13 +826,22 @@ def test_annotations_and_calls_without_a_time_are_counted_too(tmp_path):
     ("field", "value"),
     [("ph", "?"), ("ph", None), ("dur", None), ("dur", "long"), ("dur", 1e300), ("cat", None), ("name", None)],
 )
-@pytest.mark.parametrize("category", ["cuda_runtime", "user_annotation", "cpu_op"])
+@pytest.mark.parametrize("category", ["cuda_runtime", "user_annotation", "cpu_op", "python_function"])
 def test_events_of_the_host_without_a_phase_or_duration_or_category_or_name_are_counted(
     tmp_path, category, field, value
 ):
     damaged = event(category, "a", 4) | {field: value, "pid": 9}
     trace = trace_of(tmp_path, kernel("a", 5), event(category, "b", 2, pid=9), damaged)
     assert trace.losses[["what", "lost"]].to_numpy().tolist() == [["details", 1]]
+
+
+@pytest.mark.parametrize("field", ["pid", "tid"])
+@pytest.mark.parametrize("damaged", [event("cpu_op", "aten::add", 4), kernel("b", 8)])
+def test_events_without_a_process_or_thread_are_counted(tmp_path, field, damaged):
+    trace = trace_of(tmp_path, kernel("a", 5), damaged | {field: None})
+    assert trace.losses[["what", "lost", "evidence"]].to_numpy().tolist() == [
+        ["details", 1, "events without a process or thread"]
+    ]
 
 
 @pytest.mark.parametrize("damaged", [{"correlation": None}, {"correlation": "x"}])

@@ -21,6 +21,7 @@ def test_kernels_copies_and_memsets_are_rows_in_picoseconds_from_the_earliest_ev
     tables.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", 1_100, 1_400, streamId=20)
     tables.copy(1, 1_200, 1_300, bytes=4096, srcKind=0, dstKind=2, correlationId=5)
     tables.activity("MEMSET", 1_600, 1_601, value=0, bytes=9)
+    tables.call("cudaLaunchKernel", 1_000, 1_001, 4).call("cudaMemcpyAsync", 1_001, 1_002, 5)
     columns = ("device", "lane", "kind", "name", "start_ps", "end_ps", "category", "direction", "bytes", "known_by")
     copy = "CUDA memcpy Host-to-Device (Pageable to Device)"
     nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)"
@@ -259,6 +260,82 @@ def test_ids_that_nsys_always_writes_are_counted_where_they_are_null(read):
         ["details", 1, 3, "CUPTI_ACTIVITY_KIND_RUNTIME.correlationId is null"],
         ["details", 1, 3, "CUPTI_ACTIVITY_KIND_RUNTIME.nameId is null"],
     ]
+
+
+def one_of_each() -> Tables:
+    """Three kernels, copies and memsets, and the call that started each."""
+    tables = Tables()
+    for at in range(3):
+        tables.kernel("k", at * 10, at * 10 + 5, correlationId=at + 1)
+        tables.copy(1, at * 10 + 5, at * 10 + 6, correlationId=at + 4)
+        tables.activity("MEMSET", at * 10 + 6, at * 10 + 7, value=0, bytes=9, correlationId=at + 7)
+        for name, more in (("cudaLaunchKernel_v7000", 1), ("cuMemcpyHtoDAsync_v2", 4), ("cudaMemsetAsync", 7)):
+            tables.call(name, at * 10, at * 10 + 1, at + more)
+    return tables
+
+
+@pytest.mark.parametrize("table", ["KERNEL", "MEMCPY", "MEMSET", "RUNTIME"])
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_table_without_rows_is_counted_where_others_prove_that_it_had_some(read, table, dropped):
+    tables, name = one_of_each(), f"CUPTI_ACTIVITY_KIND_{table}"
+    tables.rows[name] = []
+    if dropped:
+        del tables.rows[name]
+    losses = read(tables).losses
+    assert rows(losses, "what", "lost", "total") == [["tables", 1, None]]
+    assert losses["evidence"][0].startswith(f"no rows of {name}, ")
+
+
+def test_a_table_without_rows_that_no_calls_prove_is_no_loss(read):
+    tables = Tables().kernel("k", 5, 6, correlationId=1).call("cudaLaunchKernel", 1, 2, 1)
+    tables.rows["CUPTI_ACTIVITY_KIND_MEMSET"] = []  # as `nsys export --lazy=false` writes it
+    assert not len(read(tables).losses)
+
+
+def test_calls_that_were_captured_into_graphs_prove_nothing(read):
+    tables = one_of_each().call("cudaStreamBeginCapture_v10000", 0, 1, 20)
+    del tables.rows["CUPTI_ACTIVITY_KIND_MEMSET"]
+    assert not len(read(tables).losses)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "evidence"),
+    [
+        ("MEMCPY", "correlationId", "is null"),
+        ("MEMCPY", "bytes", "is null"),
+        ("MEMSET", "correlationId", "is null"),
+        ("MEMCPY", "correlationId", "is missing"),
+        ("MEMCPY", "copyKind", "is missing"),
+        ("KERNEL", "correlationId", "is missing"),
+        ("RUNTIME", "correlationId", "is missing"),
+        ("RUNTIME", "nameId", "is missing"),
+    ],
+)
+def test_columns_that_are_null_or_missing_are_counted(read, table, column, evidence):
+    tables, name = one_of_each(), f"CUPTI_ACTIVITY_KIND_{table}"
+    if evidence == "is missing":
+        tables.without(name, column)
+    else:
+        tables.rows[name] = [row | {column: None} for row in tables.rows[name]]
+    count = len(tables.rows[name])
+    assert rows(read(tables).losses, "what", "lost", "total", "evidence") == [
+        ["details", count, count, f"{name}.{column} {evidence}"]
+    ]
+
+
+@pytest.mark.parametrize("number", [-5, 2**40, 2**63 - 1])
+@pytest.mark.parametrize(("table", "whose"), [("MEMCPY", "device rows"), ("RUNTIME", "the calls of CUDA")])
+def test_ids_that_cupti_does_not_give_are_counted(read, table, whose, number):
+    tables = one_of_each()
+    tables.rows[f"CUPTI_ACTIVITY_KIND_{table}"][0]["correlationId"] = number
+    losses = read(tables).losses
+    assert rows(losses, "what", "lost", "total", "evidence") == [
+        ["details", 1, 9, f"correlation ids of {whose} that are no numbers of 32 bits"]
+    ]
+
+
+def test_what_the_driver_moved_has_no_id_of_a_call_and_lost_none(read):
+    assert not len(read(Tables().copy(11, 0, 1, correlationId=None)).losses)
 
 
 def test_a_table_of_calls_without_threads_is_counted(read):

@@ -192,7 +192,9 @@ def test_schemas_that_two_processes_registered_differently_are_not_believed(read
     assert rows(read(tables).events, "bytes", "group") == [[None, None]]
 
 
-@pytest.mark.parametrize("damaged", [{"domainId": None}, {"schemaId": None}, {"schemaId": 5}])
+@pytest.mark.parametrize(
+    "damaged", [{"domainId": None}, {"schemaId": None}, {"schemaId": 5}, {"payloadSize": None}, {"payloadSize": -5}]
+)
 def test_schemas_of_sizes_that_are_damaged_are_counted(read, damaged):
     tables = nccl((12, ALL_REDUCE), payload=nccl_payload(1, 4096))
     tables.rows["NVTX_PAYLOAD_SCHEMAS"][0] |= damaged
@@ -203,12 +205,40 @@ def test_schemas_of_sizes_that_are_damaged_are_counted(read, damaged):
     ]
 
 
+@pytest.mark.parametrize("damaged", [{"type": "x"}, {"type": None}, {"name": None}, {"offset": "x"}])
+def test_entries_of_schemas_that_are_damaged_are_counted(read, damaged):
+    tables = nccl((12, ALL_REDUCE), payload=nccl_payload(1, 4096))
+    entries = tables.rows["NVTX_PAYLOAD_SCHEMA_ENTRIES"]
+    entries[0] |= damaged
+    assert rows(read(tables).losses, "what", "lost", "total", "evidence") == [
+        ["details", 1, len(entries), "entries of the schemas of NVTX's payloads"]
+    ]
+
+
+def test_schemas_without_entries_are_a_loss(read):
+    tables = nccl((12, ALL_REDUCE), payload=nccl_payload(1, 4096))
+    del tables.rows["NVTX_PAYLOAD_SCHEMA_ENTRIES"]
+    assert read(tables).losses["what"].tolist() == ["tables"]
+
+
+@pytest.mark.parametrize("kind", [-5, 2**40, 45])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_types_that_no_range_has_are_counted_unless_the_export_has_them(read, kind, is_known):
+    tables = Tables().range("a", 1, 2).range("b", 1, 2, kind=kind)
+    if is_known:
+        tables.add("ENUM_NSYS_EVENT_TYPE", id=kind, name="NvtxNew", label="NvtxNew")
+    expected = [["events", 1, 2, "NVTX events that do not say what they are"]]
+    assert rows(read(tables).losses, "what", "lost", "total", "evidence") == ([] if is_known else expected)
+
+
 @pytest.mark.parametrize("offset", [-3, -100, 17, 2**62])
 def test_a_schema_whose_fields_lie_outside_of_its_payload_is_not_believed(read, offset):
     tables = nccl((12, ALL_REDUCE), payload=nccl_payload(1, 4096))
     sizes = [row for row in tables.rows["NVTX_PAYLOAD_SCHEMA_ENTRIES"] if row["offset"] == 8]
     sizes[0]["offset"] = offset
-    assert rows(read(tables).events, "bytes", "group") == [[None, None]]
+    trace = read(tables)
+    assert rows(trace.events, "bytes", "group") == [[None, None]]
+    assert rows(trace.losses, "what", "lost", "evidence") == [["details", 1, "schemas of NCCL's payloads"]]
 
 
 def test_sizes_that_were_left_behind_by_the_export_are_told_how_to_be_brought(read):

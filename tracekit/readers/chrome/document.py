@@ -7,7 +7,7 @@ may be missing. `ts` and `dur` are microseconds with decimals, which a float rou
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Context, Decimal, DecimalException
@@ -32,7 +32,7 @@ from tracekit.readers.chrome.json_text import BROKEN, Event, Text, repaired, sha
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
 from tracekit.trace import Trace
-from tracekit.vocabulary.losses import Loss
+from tracekit.vocabulary.losses import Loss, damage
 
 T = TypeVar("T")
 
@@ -90,6 +90,12 @@ class Document:
     def of(self, *names: str) -> NDArray[np.bool_]:
         """Whether each event, shape (n,), is of one of the categories `names`, which are in lower case."""
         return by_label(self.cat, lambda category: category.lower() in names)
+
+    @cached_property
+    def placeless(self) -> NDArray[np.bool_]:
+        """Which events, shape (n,), ran from one time to another and do not say on which thread of which process."""
+        complete: NDArray[np.bool_] = np.asarray(self.ph == "X") & self.timed
+        return complete & np.asarray(self.pid.isna() | self.tid.isna())
 
     @cached_property
     def processes(self) -> dict[str, str]:
@@ -168,6 +174,12 @@ def load(path: Path) -> Document:
                 making.popleft().result()
         for made in making:
             made.result()
+    damaged = {
+        "arguments that are no object": sum(part.odd_args for part in parts),
+        "names, categories, processes or threads of another type": sum(
+            column.count(_IS_ODD[name]) for name, column in columns.items() if name in _IS_ODD
+        ),
+    }
     is_empty_list = text.keyed and not (text.cut or text.skipped)
     empty = is_empty_list and not any(len(part.args) for part in parts)
     if not empty and not any(columns["ph"].places):
@@ -200,13 +212,13 @@ def load(path: Path) -> Document:
         far=far,
         base_ps=base_ps,
         arguments=tuple(part.args for part in parts),
-        notes=_notes(text, texts["ph"], int(far.sum())),
-        lost=_lost(text, len(texts["ph"]), int(far.sum())),
+        notes=_notes(text, texts["ph"], int(far.sum()), damaged),
+        lost=_lost(text, len(texts["ph"]), int(far.sum()), damaged),
     )
 
 
-def _lost(text: Text, events: int, far: int) -> tuple[Lost, ...]:
-    """What of the file is damaged."""
+def _lost(text: Text, events: int, far: int, damaged: Mapping[str, int]) -> tuple[Lost, ...]:
+    """What of the file is damaged; `damaged`: how many events lack what."""
     lost = [Lost(Loss.BYTES, None, None, text.cut)] if text.cut else []
     if text.skipped:
         lost.append(Lost(Loss.EVENTS, text.skipped, events + text.skipped, "not valid JSON"))
@@ -214,10 +226,10 @@ def _lost(text: Text, events: int, far: int) -> tuple[Lost, ...]:
         lost.append(Lost(Loss.EVENTS, text.others, events + text.others, "values that are no events"))
     if far:
         lost.append(Lost(Loss.EVENTS, far, events, "their times are more than a day from the others"))
-    return tuple(lost)
+    return (*lost, *(Lost(Loss.DETAILS, count, events, what) for what, count in damaged.items() if count))
 
 
-def _notes(text: Text, ph: pd.Categorical, far: int) -> tuple[str, ...]:
+def _notes(text: Text, ph: pd.Categorical, far: int, damaged: Mapping[str, int]) -> tuple[str, ...]:
     notes = []
     if text.cut:
         notes.append(f"The file is truncated: {text.cut}. Its {len(ph)} complete events were read.")
@@ -229,6 +241,7 @@ def _notes(text: Text, ph: pd.Categorical, far: int) -> tuple[str, ...]:
         notes.append(f"{text.others} values among the events are no events: they were skipped.")
     if far:
         notes.append(f"{far} events are more than a day from the others, so their times are wrong: they were skipped.")
+    notes += [damage(Loss.DETAILS, count, len(ph), what) for what, count in damaged.items() if count]
     return tuple(notes)
 
 
@@ -270,11 +283,12 @@ def _packed(array: pa.Array) -> _Packed:
 
 class _Part(NamedTuple):
     """Some of the events, as columns; `times`: the duration in picoseconds as `dur`, `has_dur`, and the words of the
-    start."""
+    start; `odd_args`: how many args are no object."""
 
     texts: dict[str, pa.DictionaryArray]
     times: dict[str, NDArray[Any]]
     args: _Packed
+    odd_args: int
 
 
 def _part(events: list[Event] | scanner.Events) -> _Part:
@@ -287,7 +301,15 @@ def _part(events: list[Event] | scanner.Events) -> _Part:
         args = _binary(events, "args")
     is_short = durations.there & (durations.high == 0) & (durations.low < _FAR_PS)
     duration_ps = np.where(is_short, durations.low.view(np.int64), np.where(durations.there, -1, 0))
-    return _Part(texts, {"dur": duration_ps, "has_dur": durations.there, **starts._asdict()}, _packed(args))
+    return _Part(texts, {"dur": duration_ps, "has_dur": durations.there, **starts._asdict()}, _packed(args), _odd(args))
+
+
+def _odd(args: pa.Array) -> int:
+    """How many of the args are there and no object; null is none."""
+    _, ends, values = args.buffers()
+    ends = np.frombuffer(ends, np.int32)[: len(args) + 1]
+    first = np.frombuffer(values, np.uint8)[ends[:-1][np.diff(ends) > 0]] if values else np.zeros(0, np.uint8)
+    return int(np.count_nonzero((first != ord("{")) & (first != ord("n"))))
 
 
 def _scanned_times(events: scanner.Events, name: str) -> "_Words":
@@ -320,9 +342,21 @@ class _Texts:
         codes = [self.places.setdefault(raw, len(self.places)) for raw in part.dictionary.to_pylist()]
         self._codes.append(np.array(codes, np.min_scalar_type(len(self.places)))[part.indices.to_numpy()])
 
+    def count(self, is_odd: Callable[[bytes], bool]) -> int:
+        """How many events have a value of which `is_odd` is true."""
+        odd = np.fromiter(map(is_odd, self.places), bool, len(self.places))
+        return sum(int(odd[codes].sum()) for codes in self._codes) if odd.any() else 0
+
     def joined(self) -> pd.Categorical:
         """The column as text; a number is its own text, null and absent are null."""
         return categorical([*map(_text, self.places)], np.concatenate(self._codes))
+
+
+# What names and categories are not, text, nor processes and threads, text or numbers; null is as absent.
+_IS_ODD: Mapping[str, Callable[[bytes], bool]] = {
+    **dict.fromkeys(("cat", "name"), lambda raw: raw[:1] not in (b"", b'"', b"n")),
+    **dict.fromkeys(("pid", "tid"), lambda raw: raw[:1] in (b"[", b"{", b"t", b"f")),
+}
 
 
 def _text(raw: bytes) -> str | None:

@@ -44,9 +44,10 @@ _EXACT_PS = 2**53
 
 _NAMES = ("long_name", "hlo_category", *dict.fromkeys(xspace.STATS))
 _FIELDS = {name: f"stat{at}" for at, name in enumerate(_NAMES)}
+_INTEGERS = ("correlation_id", "run_id", "device_ordinal")
 _Stats = msgspec.defstruct(
     "_Stats",
-    [(field, str | int | float | bool | None, None) for field in _FIELDS.values()],
+    [(field, Any, None) for field in _FIELDS.values()],
     rename={field: name for name, field in _FIELDS.items()},
     gc=False,
 )
@@ -125,12 +126,14 @@ def _planes(document: Document) -> tuple[list[Plane], list[str], list[Lost]]:
     there = performed & document.timed & (document.duration_ps >= 0) & ~np.asarray(document.name.isin(_REGIONS))
     there &= document.has_duration | np.asarray(document.ph != "X")
     planes: list[Plane] = []
+    lost = _lost(document, performed, processes)
     for pid, name in processes.items():
         rows = np.flatnonzero(there & np.asarray(document.pid == pid))
         names = {tid: thread for (process, tid), thread in threads.items() if process == pid}
-        plane, plane_notes = _plane(document, name, rows, names)
+        plane, plane_notes, odd = _plane(document, name, rows, names)
         planes.append(plane)
         notes += plane_notes
+        lost += [Lost(Loss.DETAILS, odd, len(plane), f"stats of {name} of another type")] if odd else []
     accelerated = any(xspace.device_name(plane.name) for plane in planes)
     copies = sum(int(plane.names.isin(XLA_CPU_COPIES).sum()) for plane in planes if plane.name == _HOST)
     if copies and not accelerated:
@@ -138,7 +141,7 @@ def _planes(document: Document) -> tuple[list[Plane], list[str], list[Lost]]:
             f"{copies} copies between CPU devices are missing: JSON lacks the ids that link a call to the thread that "
             "copies. The *.xplane.pb file of the same capture has them."
         )
-    return planes, notes, _lost(document, performed, processes)
+    return planes, notes, lost
 
 
 def _limits(document: Document) -> list[str]:
@@ -164,6 +167,7 @@ def _lost(document: Document, performed: NDArray[np.bool_], processes: dict[str,
         "without a duration": rest & np.asarray(document.ph == "X") & document.timed & ~document.has_duration,
         "that end before they start": rest & document.timed & (document.duration_ps < 0),
         "without a phase": document.phaseless,
+        "without a thread": rest & document.placeless,
         "without a name": rest & document.timed & np.asarray(document.name.isna()),
     }
     total = int((performed | document.phaseless).sum())
@@ -186,11 +190,11 @@ def _labels(document: Document) -> tuple[dict[str, str], dict[tuple[str, str], s
 
 def _plane(
     document: Document, name: str, rows: NDArray[np.int64], threads: dict[str, str]
-) -> tuple[JsonPlane, list[str]]:
-    """The plane of the events `rows`, and notes; `threads` names its lines by tid."""
+) -> tuple[JsonPlane, list[str], int]:
+    """The plane of the events `rows`, notes, and how many stats are damaged; `threads` names its lines by tid."""
     base_ns = document.base_ps // 1000
     rows, line, lines = _lines(document, name, rows, threads, base_ns)
-    texts = _texts(document, rows)
+    texts, odd = _texts(document, rows)
     empty = categorical([None], np.zeros(len(rows), np.int64))
     long, category = texts.pop("long_name", empty), texts.pop("hlo_category", empty)
     name_codes = document.name.codes[rows]
@@ -216,7 +220,7 @@ def _plane(
         links={},
     )
     links, notes = _ends(plane) if name == _HOST else ({}, [])
-    return replace(plane, links=links), notes
+    return replace(plane, links=links), notes, odd
 
 
 def _lines(
@@ -253,22 +257,33 @@ def _ends(plane: JsonPlane) -> tuple[Links, list[str]]:
     ]
 
 
-def _texts(document: Document, rows: NDArray[np.int64]) -> dict[str, pd.Categorical]:
-    """The stats that any of the events `rows` has, each a column of len(rows), null where an event lacks it."""
+def _texts(document: Document, rows: NDArray[np.int64]) -> tuple[dict[str, pd.Categorical], int]:
+    """The stats that any of the events `rows` has, each a column of len(rows), null where an event lacks it; and how
+    many are null because they are of another type: lists and objects, and where integers are wanted other text."""
     code_of: dict[str, dict[Any, int]] = {name: {None: 0} for name in _FIELDS}
     codes = {name: np.zeros(len(rows), np.int64) for name in _FIELDS}
+    odd = 0
     for at in range(0, len(rows), _ROWS):
         args = document.args(rows[at : at + _ROWS], _Stats)
         for name, field in _FIELDS.items():
             column = list(map(attrgetter(field), args))
             if column.count(None) < len(column):
                 values = code_of[name]
-                codes[name][at : at + len(column)] = [values.setdefault(value, len(values)) for value in column]
-    return {
+                try:
+                    numbers = [values.setdefault(value, len(values)) for value in column]
+                except TypeError:  # lists and objects have no hash
+                    odd += sum(isinstance(value, list | dict) for value in column)
+                    plain = [None if isinstance(value, list | dict) else value for value in column]
+                    numbers = [values.setdefault(value, len(values)) for value in plain]
+                codes[name][at : at + len(column)] = numbers
+    texts = {
         name: categorical([None if value is None else str(value) for value in values], codes[name])
         for name, values in code_of.items()
         if len(values) > 1
     }
+    for name in texts.keys() & {*_INTEGERS}:
+        odd += int(by_label(texts[name], lambda text: _integer(text) is None, False).sum())
+    return texts, odd
 
 
 def _values(args: dict[str, Any]) -> dict[str, Any]:

@@ -112,11 +112,12 @@ def read(document: Document, path: Path) -> Trace:
         notes.append(f"{broken} {_UNTIMED} were skipped.")
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
     is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
-    of_the_host = (is_call | document.of(*_ANNOTATIONS, *_HOST_OPS)) & ~work
+    of_the_host = (is_call | document.of(*_ANNOTATIONS, *_HOST_OPS, *_FRAMES)) & ~work
     of_the_host &= np.asarray(document.ph == "X") | document.phaseless
     for lost, reason in (
         (of_the_host & ~valid & ~document.far, "events of the host without a valid time"),
         (of_the_host & valid & np.asarray(document.name.isna()), "events of the host without a name"),
+        (document.placeless, "events without a process or thread"),
     ):
         if count := int(lost.sum()):
             damaged.append(Lost(Loss.DETAILS, count, None, reason))

@@ -32,10 +32,20 @@ _COPIES = (f"{_ACTIVITY}MEMCPY", f"{_ACTIVITY}MEMCPY2")
 _SETS = (f"{_ACTIVITY}MEMSET",)
 _GRAPHS = (f"{_ACTIVITY}GRAPH_TRACE",)
 _CALLS = (f"{_ACTIVITY}RUNTIME", f"{_ACTIVITY}DRIVER")
+# What starts each kind of work, by the name of the call. While a graph is captured, calls start nothing.
+_STARTING = (
+    (re.compile(r"cu(?:da)?Launch(?:Cooperative)?Kernel"), _KERNELS),
+    (re.compile(r"cu(?:da)?Memcpy"), _COPIES),
+    (re.compile(r"cu(?:da)?Memset"), _SETS),
+)
+_CAPTURING = re.compile(r"cu(?:da)?StreamBeginCapture")
+# Calls that fail, or copy no bytes, start nothing either.
+_FEWEST_CALLS = 3
 # Tables with times that are no work of a device: waits, events, the profiler's own work.
 _NO_WORK = ("SYNCHRONIZATION", "OVERHEAD", "CUDA_EVENT", "MEMORY", "MEMORY2", "MEMORY_POOL")
 
 _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
+_IDS = ("contextId", "streamId", "correlationId")
 # A kernel's names, the one to take first; ids of StringIds.
 _NAMES = ("demangledName", "shortName", "mangledName", "name")
 _UNNAMED = "unnamed kernel"
@@ -125,9 +135,36 @@ def work(export: Export) -> tuple[Work, list[str]]:
     if count := int(no_number.sum()):
         export.lost.append(Lost(Loss.EVENTS, count, len(no_number), "device rows of GPUs that no machine has"))
         rows = replace(rows, device=np.where(no_number, MISSING, rows.device))
+    _count_wide(export, rows.correlation, "device rows")
     if unplaced := int((rows.device == MISSING).sum()):
         notes.append(f"The GPU of {unplaced} rows is unknown: they count in no device.")
     return rows, notes
+
+
+def count_lost_tables(export: Export, work: Work, calls: Calls) -> None:
+    """Count tables of which other tables prove that they had rows, as lost.
+
+    `nsys export` makes no table without rows, or all tables (`--lazy=false`): an empty one alone proves nothing.
+    """
+    which, names = pd.factorize(calls.name_id)
+    texts = strings(export, names)
+    names_of_calls = [texts.get(name_id, "") for name_id in names.tolist()]
+    number = np.bincount(which, minlength=len(names_of_calls)).tolist()
+    is_captured = any(_CAPTURING.match(name) for name in names_of_calls)
+    for pattern, tables in () if is_captured else _STARTING:
+        starting = sum(count for name, count in zip(names_of_calls, number, strict=True) if pattern.match(name))
+        if starting >= _FEWEST_CALLS and not _has_rows(export, tables):
+            evidence = f"no rows of {tables[0]}, which {starting:,} calls of CUDA started"
+            export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
+    if (started := int((work.correlation > 0).sum())) and not _has_rows(export, _CALLS):
+        evidence = f"no rows of {_CALLS[0]}, to which the correlation ids of {started:,} device rows belong"
+        export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
+
+
+def _has_rows(export: Export, names: Sequence[str]) -> bool:
+    """Whether any of these tables has rows, or is known to be damaged."""
+    damaged = {*export.limits, *export.refused}
+    return any(name in damaged for name in names) or any(has_rows(export, table) for table in tables_of(export, *names))
 
 
 def _missing(kernels: bool, copies: bool) -> list[str]:
@@ -193,8 +230,7 @@ def _what(name: str, typed: Kind) -> What:
 def _kernels(export: Export, table: str) -> Work:
     """Kernels by their first name that is known; NCCL's and others like it are collectives by that name."""
     name_columns = [name for name in _NAMES if name in export.tables[table]][:2]
-    never_null = ("contextId", "streamId", "correlationId", *name_columns)
-    columns = integers(export, table, (*_COMMON, *name_columns), never_null=never_null)
+    columns = integers(export, table, (*_COMMON, *name_columns), never_null=(*_IDS, *name_columns))
     names = [columns[name] for name in name_columns] or [np.full(len(columns["start"]), MISSING, np.int64)]
     which, first = distinct(*names)
     texts = strings(export, np.concatenate([ids[first] for ids in names]))
@@ -225,11 +261,15 @@ def _without_nodes(graphs: Work, nodes: Work) -> Work:
 def _copies(export: Export, table: str) -> Work:
     """Copies, and what the driver moved of unified memory; the direction is that of the record."""
     sides = ("srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
-    columns = integers(export, table, (*_COMMON, "bytes", "copyKind", *sides))
+    # What the driver moved itself has no id of a call.
+    never_null = ("contextId", "streamId", "bytes", "copyKind", *({"correlationId"} - export.tables[table]))
+    columns = integers(export, table, (*_COMMON, "bytes", "copyKind", *sides), never_null=never_null)
     has_both = (columns["srcDeviceId"] != MISSING) & (columns["dstDeviceId"] != MISSING)
     apart = has_both & (columns["srcDeviceId"] != columns["dstDeviceId"])
     which, first = distinct(columns["copyKind"], columns["srcKind"], columns["dstKind"], apart)
     symbols = _symbols(export)
+    unified = [kind for kind, symbol in symbols.items() if symbol.startswith(_UNIFIED)]
+    _count_unlinked(export, table, len(columns["start"]), unified)
     labels = []
     for row in first:
         symbol = symbols.get(int(columns["copyKind"][row]), _COPY_KINDS[0])
@@ -239,6 +279,15 @@ def _copies(export: Export, table: str) -> Work:
         classification = replace(kinds.classify(name, typed=Kind.MEMCPY), direction=way)
         labels.append(What(name, classification, unified=symbol.startswith(_UNIFIED)))
     return _part(columns, which, labels, columns["bytes"])
+
+
+def _count_unlinked(export: Export, table: str, total: int, unified: Sequence[int]) -> None:
+    """Count the copies without a correlation id; of the kinds `unified`, which no call started, none has one."""
+    if not {"correlationId", "copyKind"} <= export.tables[table]:
+        return
+    condition = f"correlationId IS NULL AND copyKind NOT IN ({', '.join(map(str, unified))})"
+    if count := len(integers(export, table, ("start",), condition)["start"]):
+        export.lost.append(Lost(Loss.DETAILS, count, total, f"{table}.correlationId is null"))
 
 
 def _symbols(export: Export) -> dict[int, str]:
@@ -263,18 +312,23 @@ def _copy_name(symbol: str, source: int, target: int) -> str:
 
 def _sets(export: Export, table: str) -> Work:
     """Memsets."""
-    columns = integers(export, table, _COMMON)
+    columns = integers(export, table, _COMMON, never_null=_IDS)
     return _part(columns, np.zeros(len(columns["start"]), np.int64), [_what("CUDA memset", Kind.MEMSET)])
 
 
 def calls(export: Export) -> Calls:
     """The calls of the CUDA runtime and driver that have a correlation id and a valid time; others are counted."""
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
-    with_id = "correlationId > 0 OR correlationId IS NULL"
+    with_id = "correlationId != 0 OR correlationId IS NULL"
     parts = [
-        integers(export, table, columns, with_id, never_null=("correlationId", "nameId"))
+        integers(
+            export,
+            table,
+            columns,
+            with_id if "correlationId" in export.tables[table] else "",
+            never_null=("correlationId", "nameId"),
+        )
         for table in tables_of(export, *_CALLS)
-        if "correlationId" in export.tables[table]
     ]
     nothing = np.zeros(0, np.int64)
     start, end, thread, correlation, name = (
@@ -285,7 +339,16 @@ def calls(export: Export) -> Calls:
         export.lost.append(Lost(Loss.EVENTS, invalid, len(valid), "calls of CUDA without a valid time"))
     if unthreaded := int((thread == MISSING).sum()):
         export.lost.append(Lost(Loss.DETAILS, unthreaded, len(thread), "threads of the calls of CUDA"))
+    _count_wide(export, correlation, "the calls of CUDA")
     return select(Calls(start, end, thread, process_of(thread), correlation, name), valid & (correlation > 0))
+
+
+def _count_wide(export: Export, correlation: Integers, whose: str) -> None:
+    """Count correlation ids that CUPTI does not give, which join nothing."""
+    is_wide = (correlation != MISSING) & ((correlation < 0) | (correlation >= 1 << CORRELATION_BITS))
+    if count := int(is_wide.sum()):
+        evidence = f"correlation ids of {whose} that are no numbers of {CORRELATION_BITS} bits"
+        export.lost.append(Lost(Loss.DETAILS, count, len(correlation), evidence))
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,7 @@ def _read(path: Path, is_damaged: bool) -> Trace:
         work, ranges = _near(export, middle, work), _near(export, middle, ranges)
         host = machine.host(export)
         work, all_calls, id_notes = _with_unique_ids(work, _near(export, middle, cuda.calls(export)))
+        cuda.count_lost_tables(export, work, all_calls)
         correlation = all_calls.correlation
         calls = select(all_calls, pd.Index(correlation).isin(work.correlation) & (correlation != MISSING))
         allocations, memory_notes = memory.allocations(export)

@@ -45,6 +45,9 @@ _TABLE = "NVTX_EVENTS"
 _RANGES = (59, 60, 70, 71)
 _PUSHED = (59, 70)
 _DOMAIN = 75
+# All of those ids that are NVTX's, for exports without that table.
+_TYPES = (*range(32, 40), 59, 60, *range(64, 77), 97, 98, 99)
+_TYPE_NAMES = "ENUM_NSYS_EVENT_TYPE"
 _UNNAMED = "unnamed range"
 
 _XLA = {
@@ -125,10 +128,13 @@ def _is_of_type(export: Export, table: str, types: Sequence[int] = _RANGES) -> s
 
 
 def _untyped(export: Export, table: str) -> int:
-    """How many rows of a table with types are of none."""
+    """How many rows of a table with types are of none that there is, by the export's own table of types too."""
     if "eventType" not in export.tables[table]:
         return 0
-    return len(integers(export, table, ("start",), "typeof(eventType) != 'integer'")["start"])
+    own = [key for (key,) in rows(export, _TYPE_NAMES, "id") if isinstance(key, int)]
+    known = ", ".join(map(str, {*own, *_TYPES}))
+    condition = f"typeof(eventType) != 'integer' OR eventType NOT IN ({known})"
+    return len(integers(export, table, ("start",), condition)["start"])
 
 
 def _names(
@@ -282,18 +288,26 @@ def _fields(export: Export) -> _Fields:
     Schemas that several processes registered under the same ids, but differently, are left out.
     """
     offsets: dict[tuple[object, object], dict[str, set[object]]] = {}
+    entries, damaged = 0, 0
     for domain, schema, name, kind, offset in rows(
         export, "NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "name", "type", "offset"
     ):
+        entries += 1
+        damaged += not isinstance(kind, int) or not isinstance(name, str) or not isinstance(offset, int | None)
         if kind in _WORDS and name in (_SIZE, _COMMUNICATOR):
             offsets.setdefault((domain, schema), {}).setdefault(str(name), set()).add(offset or 0)
     sizes: dict[tuple[object, object], set[object]] = {}
     for domain, schema, size in rows(export, "NVTX_PAYLOAD_SCHEMAS", "domainId", "schemaId", "payloadSize"):
         sizes.setdefault((domain, schema), set()).add(size)
-    sizeless = sum(None in (domain, schema) or not sizes.get((domain, schema)) for domain, schema in offsets)
-    if sizeless:
-        export.lost.append(Lost(Loss.DETAILS, sizeless, len(offsets), "schemas of NCCL's payloads"))
-    fields = {}
+    if sizes and not entries:
+        evidence = "no rows of NVTX_PAYLOAD_SCHEMA_ENTRIES, which NVTX_PAYLOAD_SCHEMAS has the sizes of"
+        export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
+    if damaged:
+        export.lost.append(Lost(Loss.DETAILS, damaged, entries, "entries of the schemas of NVTX's payloads"))
+    sizeless = sum(
+        None in key or not any(isinstance(size, int) and size >= 8 for size in sizes.get(key, ())) for key in offsets
+    )
+    fields, outside = {}, 0
     for (domain, schema), each in offsets.items():
         candidates = [sizes.get((domain, schema), set()), each.get(_SIZE, set()), each.get(_COMMUNICATOR, set())]
         values = [next(iter(value_set)) for value_set in candidates if len(value_set) == 1]
@@ -301,6 +315,10 @@ def _fields(export: Export) -> _Fields:
             size, at, group_at = (value if isinstance(value, int) else 0 for value in values)
             if min(at, group_at) >= 0 and max(at, group_at) <= size - 8:
                 fields[domain, schema] = (size, at, group_at)
+            else:
+                outside += size >= 8
+    if damaged_schemas := sizeless + outside:
+        export.lost.append(Lost(Loss.DETAILS, damaged_schemas, len(offsets), "schemas of NCCL's payloads"))
     return fields
 
 
