@@ -14,7 +14,7 @@ import pandas as pd
 
 from tracekit import cores
 from tracekit.errors import TracekitError
-from tracekit.files import FRAMES, SUMMARY
+from tracekit.files import FRAMES, SUMMARY, regular_bytes
 from tracekit.readers import unpacking
 
 SCHEMA = 2
@@ -69,7 +69,7 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """The summary.json in `directory`, with its `schema`. Raises TracekitError where there is none."""
     place = Path(directory)
     try:
-        document = json.loads((place / SUMMARY).read_text("utf-8"))
+        document = json.loads(regular_bytes(place / SUMMARY).decode("utf-8"))
     except FileNotFoundError:
         raise TracekitError(f"{place} holds no report: {SUMMARY} is not there.") from None
     except (OSError, ValueError, RecursionError) as error:
