@@ -131,7 +131,7 @@ def read(path: Path) -> Trace:
             return _Process(path, files, folder).trace()
     # RuntimeError: it is encrypted, or packed in a way that Python does not know.
     except (zipfile.BadZipFile, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError, KeyError) as error:
-        reason = str(error).rstrip(".") or type(error).__name__
+        reason = " ".join(str(error).split()).rstrip(" .") or type(error).__name__
         raise TraceError(
             f"{path} is no whole archive of nsys-jax: {reason}. Copy it again, in binary mode, or give its report, "
             "exported with `nsys export --type sqlite`."

@@ -264,7 +264,7 @@ def source_of(path: Path) -> str:
 
 
 def _damaged(path: Path, error: Exception) -> TraceError:
-    reason = str(error).rstrip(".") or type(error).__name__
+    reason = " ".join(str(error).split()).rstrip(" .") or type(error).__name__
     return TraceError(f"{path} is a damaged summary: {reason}. {_REMEDY}")
 
 

@@ -91,7 +91,8 @@ def restore(empty: T, document: Mapping[str, Any], directory: str | os.PathLike[
         saved = _Saved(place, document[_STATE]["frames"], empty)
         return saved.value(type(empty), document[_STATE]["fields"], ""), saved.absent
     except (*FAULTS, OSError, SyntaxError) as error:  # of the last, the name of a dtype
-        raise TracekitError(f"The report in {place} is damaged: {error}. {REMEDY}") from None
+        reason = " ".join(str(error).split()).rstrip(" .") or type(error).__name__
+        raise TracekitError(f"The report in {place} is damaged: {reason}. {REMEDY}") from None
 
 
 def dtypes(frame: pd.DataFrame) -> dict[str, str | list[str]]:
