@@ -1,6 +1,7 @@
 """A report that was saved and loaded is the same report, for everything that compares, gates or renders it."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,11 @@ def saved_reports(tmp_path_factory) -> dict[str, Path]:
 def copy_saved(saved_reports, tmp_path) -> Callable[[str], Path]:
     """Put a saved report into the test's own directory, and return that: saving it again takes ten times as long."""
     return lambda name: shutil.copytree(saved_reports[name], tmp_path, dirs_exist_ok=True)
+
+
+def as_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,6 +102,11 @@ def test_a_saved_report_takes_no_option_of_its_making(option, monkeypatch, capsy
         (lambda place: (place / "summary.json").write_text('{"schema": 99}'), r"has schema 99, .* reads 2"),
         (lambda place: (place / "summary.json").write_text("[]"), "has schema None"),
         (lambda place: next((place / "frames").iterdir()).unlink(), "is damaged: .*from its trace"),
+        (
+            lambda place: as_pipe(place / "summary.json"),
+            r"summary\.json cannot be read: .*no regular file.*from its trace",
+        ),
+        (lambda place: as_pipe(place / "frames/whole.partition.parquet"), "is damaged: .* no regular file"),
         (lambda place: next((place / "frames").iterdir()).write_text("no"), "is damaged: .*from its trace"),
     ],
 )

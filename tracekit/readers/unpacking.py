@@ -87,13 +87,16 @@ class ParquetFiles:
         self._left = most_bytes(packed)
 
     def opened(self, source: Path | bytes) -> "ParquetFile":
-        """One of them, of which everything is read. Raises pyarrow.ArrowInvalid beyond the bound of all."""
+        """One of them, of which everything is read. Raises pyarrow.ArrowInvalid beyond the bound of all, and OSError of
+        what is no regular file, such as a pipe, which would be waited for."""
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
 
         def opened(**options: Any) -> ParquetFile:
             return ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source, **options)
 
+        if isinstance(source, Path) and source.exists() and not source.is_file():
+            raise OSError(f"{source.name} is no regular file")
         file = opened()
         held = _held(file.metadata, self._left, opened)
         if held > self._left:
