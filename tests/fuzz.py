@@ -1,9 +1,10 @@
 """Mutants of small traces, read and reported: `python -m tests.fuzz --seconds 600 --seed 1 --keep DIR`.
 
 Mutants keep the structure of their format, so that they reach what stands behind the first check: fields of protobuf
-messages, values of JSON, cells and tables of SQLite, and of all three cut, doubled and overwritten bytes. A mutant is
-an answer or a TraceError of one sentence that names the file; a find is anything else: another exception, a signal, a
-read of more than `SLOWEST_S`, or of more memory than 500 MB and four times the size of the mutant.
+messages, values of JSON, cells and tables of SQLite, manifests and tables of summaries, and of all cut, doubled and
+overwritten bytes. A mutant is an answer or a TraceError of one sentence that names the file; a find is anything else:
+another exception, a signal, a read of more than `SLOWEST_S`, or of more memory than 500 MB and four times the size of
+the mutant.
 
 Mutants are tried in a process of their own, with everything imported and compiled. `--kept FILE` tries a kept one
 again.
@@ -11,6 +12,7 @@ again.
 
 import argparse
 import gzip
+import io
 import json
 import os
 import queue
@@ -23,15 +25,23 @@ import tempfile
 import threading
 import time
 import traceback
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+from pyarrow import parquet
+
 import tracekit
+from tracekit import readers
 from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers import summary
+from tracekit.readers.summary import HostTrace
 
 DATA = Path(__file__).parent / "data"
 SLOWEST_S = 20.0  # of processor time
@@ -218,7 +228,75 @@ def mutated_sqlite(chance: random.Random, content: bytes) -> bytes:
     return changed
 
 
+def mutated_summary(chance: random.Random, content: bytes) -> bytes:
+    """The summary with its manifest or one of its tables changed, or some of its bytes."""
+    if chance.random() < 0.1:
+        return mutated_bytes(chance, content)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    name = next(iter(members)) if chance.random() < 0.5 else chance.choice([*members])
+    is_table = name.endswith(".parquet")
+    members[name] = (mutated_parquet if is_table else mutated_json)(chance, members[name])
+    if chance.random() < 0.05:
+        del members[name]
+    changed = io.BytesIO()
+    with zipfile.ZipFile(changed, "w", chance.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
+        for member, data in members.items():
+            archive.writestr(member, data)
+    return changed.getvalue()
+
+
+def mutated_parquet(chance: random.Random, content: bytes) -> bytes:
+    """The table with a cell, a column, its type or its number of rows changed, or some of its bytes."""
+    if chance.random() < 0.1:
+        return mutated_bytes(chance, content)
+    table = parquet.read_table(io.BytesIO(content))
+    at = chance.randrange(table.num_columns)
+    column, name = table.column(at), table.column_names[at]
+    values = column.to_pylist()
+    match chance.randrange(6):
+        case 0:
+            table = table.drop_columns([name])
+        case 1:
+            table = table.slice(chance.randrange(len(values) + 1), chance.choice([0, 1, len(values)]))
+        case 2:
+            table = table.take([chance.randrange(len(values))] * chance.choice([1, 1000, 1 << 20]))
+        case 3:
+            others: list[Any] = [[0.5] * len(values), ["x"] * len(values), [[1]] * len(values), [True] * len(values)]
+            table = table.set_column(at, name, pa.array(chance.choice(others)))
+        case _:
+            cell = chance.choice(_CELLS)
+            cells = [cell] * len(values)
+            if chance.random() < 0.7:
+                cells = [*values]
+                cells[chance.randrange(len(values))] = cell
+            with suppress(pa.ArrowException, OverflowError, TypeError):  # it is of another type
+                table = table.set_column(at, name, pa.array(cells, column.type))
+    changed = io.BytesIO()
+    parquet.write_table(table, changed, compression="zstd")
+    return changed.getvalue()
+
+
 Mutate = Callable[[random.Random, bytes], bytes]
+# What a summary holds of a capture.json.
+_CAPTURE = {
+    "exit_code": 1,
+    "usable_cores": 2,
+    "commit": None,
+    "xla_flags": "",
+    "machines": {"gpu": "m"},
+    "machine": {
+        "cores": 2,
+        "load_average": [3.0, 2.5],
+        "throttled": {"periods": 0, "throttled_s": 0.0},
+        "samples": {
+            "unix_ns": [1795728427391000000, 1795728427608637602],
+            **{f"{who}_cpu_s": [0.0, 0.07] for who in ("own", "other", "stolen")},
+            "frequency_mhz": [2596.1, 2596.1],
+        },
+        "lacking": {},
+    },
+}
 
 
 @cache
@@ -232,6 +310,9 @@ def seeds() -> dict[str, tuple[bytes, Mutate]]:
         if path.is_file() and mutate and name != "expected.json":
             content = path.read_bytes()
             found[name] = (gzip.decompress(content) if path.name.endswith(".gz") else content, mutate)
+    host = readers.host_trace(DATA / "generated" / "gpu.xplane.pb")
+    summarised = HostTrace(replace(host.trace, source="gpu.xplane.pb"), host.world_size, _CAPTURE, is_fitted=True)
+    found["gpu.tracekit.zip"] = (summary.to_bytes(summarised), mutated_summary)
     return found
 
 
@@ -251,7 +332,7 @@ def _changed(chance: random.Random, content: bytes, mutate: Mutate) -> bytes:
     """The content mutated; where an earlier mutation left nothing of its structure, by its bytes."""
     try:
         return mutate(chance, content)
-    except (ValueError, sqlite3.Error, IndexError, RecursionError):
+    except Exception:  # of many libraries
         return mutated_bytes(chance, content)
 
 

@@ -1,6 +1,7 @@
 """Where a command's files go: their names, what is never written to, and files that are never half-written."""
 
 import ctypes
+import errno
 import fcntl
 import os
 import re
@@ -117,6 +118,18 @@ def refuse_unwritable(location: str | os.PathLike[str], what: str) -> None:
         raise TracekitError(f"{out} cannot be written: {reason}; name another directory with --out.") from None
 
 
+def regular_bytes(path: Path, most: int | None = None, first: int | None = None) -> bytes:
+    """What a regular file holds, or its `first` bytes. Raises OSError where it is none, such as a pipe, of which nobody
+    knows when its end comes, and ValueError where it holds more than `most` bytes."""
+    with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if most is not None and found.st_size > most:
+            raise ValueError(f"it holds {found.st_size:,} bytes, which is more than tracekit writes")
+        return file.read(first if most is None else most)
+
+
 def is_saved_report(location: str | os.PathLike[str]) -> bool:
     """Whether a report was saved into the directory at `location`, also where its summary.json is damaged or gone."""
     place = remote.place(location)
@@ -124,8 +137,7 @@ def is_saved_report(location: str | os.PathLike[str]) -> bool:
         summary, frame = remote.beginnings(place, [SUMMARY, f"{FRAMES}/{_FRAME}"], 100)
         return bool(summary and _REPORT.match(summary)) or frame is not None
     try:
-        with (place / SUMMARY).open("rb") as file:
-            is_summary = bool(_REPORT.match(file.read(100)))
+        is_summary = bool(_REPORT.match(regular_bytes(place / SUMMARY, first=100)))
     except OSError:
         is_summary = False
     return is_summary or (place / FRAMES / _FRAME).is_file()

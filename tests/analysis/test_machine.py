@@ -108,7 +108,14 @@ def test_of_a_capture_that_a_few_ticks_fill_nothing_is_told(length_ms, other_cor
     assert (None if pd.isna(row["other_cores"]) else round(row["other_cores"], 6)) == other_cores
 
 
-@pytest.mark.parametrize("capture", [None, {"usable_cores": 2}, {"machine": None}, {"machine": {"cores": "many"}}])
+@pytest.mark.parametrize(
+    "capture",
+    [
+        *(None, {"usable_cores": 2}, {"machine": None}, {"machine": {"cores": "many"}}),
+        {"machine": {"cores": 2, "samples": {"unix_ns": []}}},
+        {"machine": {"cores": 2, "samples": {"unix_ns": [2**63, 2**64]}}},
+    ],
+)
 def test_a_trace_that_was_captured_without_it_lacks_it(capture):
     trace = replace(captured([0.0, 1.0]), capture=capture)
     assert machine(timeline_of(trace)).lacking == NOT_CAPTURED

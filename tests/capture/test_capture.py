@@ -270,6 +270,25 @@ def test_a_process_that_is_killed_or_crashes_is_told_to_have_left_nothing(tmp_pa
     )
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_script_that_closes_what_it_did_not_open_is_told_what_is_so(tmp_path, monkeypatch, is_killed):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    script = """
+        import os, jax
+        jax.numpy.ones(3).block_until_ready()
+        os.closerange(3, 1024)
+        own = os.open("own.txt", os.O_CREAT | os.O_WRONLY)
+        others = [os.dup(own) for _ in range(100)]  # of what was closed, the numbers too
+        """
+    write(tmp_path, "s.py", script + ("os.kill(os.getpid(), 9)" if is_killed else ""))
+    code, _, err = capture(tmp_path, "--out", "t", "s.py")
+    assert code == (-9 if is_killed else 0)
+    assert (err.count("nothing was saved"), err.count("Wrote ")) == ((1, 0) if is_killed else (0, 1))
+    assert (tmp_path / "own.txt").read_bytes() == b""
+    assert [*(tmp_path / "tmp").glob("tracekit-*")] == []
+
+
 class FullDisk:
     """A profiler that finds no room for its second file, or for any."""
 

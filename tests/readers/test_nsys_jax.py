@@ -212,6 +212,12 @@ def test_an_unpacked_archive_is_read_as_the_packed_one_is_and_several_are_one_ru
     assert several.events["device"].unique().tolist() == ["process3/gpu:3", "process4/gpu:4"]
 
 
+def test_an_archive_whose_table_holds_more_rows_than_its_size_can_is_refused(tmp_path):
+    path = archive(tmp_path / "0.zip", pd.concat([table().iloc[[2]]] * (1 << 20)))
+    with pytest.raises(TraceError, match="unpacks to more than 200 times its size"):
+        read(path)
+
+
 def test_of_an_archive_that_is_cut_it_is_said_that_it_is_not_whole(tmp_path):
     whole = archive(tmp_path / "whole.zip", table())
     (tmp_path / "cut").mkdir()

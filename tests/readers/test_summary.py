@@ -3,10 +3,13 @@
 import json
 import zipfile
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -183,6 +186,86 @@ def test_texts_that_are_not_there_are_one_sentence(whole, tmp_path):
     with zipfile.ZipFile(other) as archive:
         rewritten(whole, labels=archive.read("labels.parquet"))
     with pytest.raises(TraceError, match="is a damaged summary"):
+        read(whole)
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"capture": "x"}, "capture"),
+        ({"capture": [1]}, "capture"),
+        ({"world_size": [1]}, "world_size"),
+        ({"notes": "x"}, "notes"),
+        ({"notes": [1]}, "notes"),
+        ({"skipped": None}, "skipped"),
+        ({"source": 1}, "source"),
+        ({"steps": {"events": 1}}, "steps"),
+        ({"steps": {}}, "its tables are not those that it names"),
+    ],
+)
+def test_a_manifest_of_other_types_is_one_sentence(whole, values, fault):
+    rewritten(whole, tracekit_summary=manifest(whole, **values))
+    with pytest.raises(TraceError, match=rf"host.tracekit.zip is a damaged summary: .*{fault}.*\. Make it again from"):
+        read(whole)
+
+
+def with_column(path, name, column, values):
+    """The summary with other values of one column of its frame `name`: those that `values` makes of an Arrow array."""
+    with zipfile.ZipFile(path) as archive:
+        table = pq.read_table(BytesIO(archive.read(f"{name}.parquet")))
+    new = values(table[column] if column in table.column_names else table[0])
+    at = table.column_names.index(column) if column in table.column_names else None
+    table = table.append_column(column, new) if at is None else table.set_column(at, column, new)
+    file = BytesIO()
+    pq.write_table(table, file)
+    return rewritten(path, **{name: file.getvalue()})
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "values", "fault"),
+    [
+        (
+            "events",
+            "length_ps",
+            lambda old: pa.array([1 << 62] * len(old)),
+            "length_ps holds times of more than 53 days",
+        ),
+        ("events", "length_ps", lambda old: pa.array([1 << 60] * len(old)), "of more than 53 days"),
+        ("events", "length_ps", lambda old: pa.array([-1] * len(old)), "a row ends before it starts"),
+        ("events", "gap_ps", lambda old: pa.array([-(1 << 61)] * len(old)), "of more than 53 days"),
+        ("events", "name", lambda old: pa.array(["x"] * len(old)), "events.name is of type string"),
+        ("events", "name", lambda old: pa.array([0.5] * len(old)), "events.name is of type double"),
+        ("events", "occupancy_ratio", lambda old: pa.array([1e300] * len(old)), "holds what is no ratio"),
+        ("launches", "span", lambda old: pa.array([-1] * len(old)), "launches are spans that are not there"),
+    ],
+)
+def test_values_that_no_trace_holds_are_one_sentence(whole, name, column, values, fault):
+    with_column(whole, name, column, values)
+    with pytest.raises(TraceError, match=rf"host.tracekit.zip is a damaged summary: .*{fault}"):
+        read(whole)
+
+
+def test_numbers_in_place_of_texts_are_one_sentence(whole):
+    with zipfile.ZipFile(whole) as archive:
+        steps = json.loads(archive.read("tracekit-summary.json"))["steps"]
+    del steps["events"]["device"]
+    rewritten(whole, tracekit_summary=manifest(whole, steps=steps))
+    with pytest.raises(TraceError, match=r"events\.device is not as tracekit writes it"):
+        read(whole)
+
+
+def test_a_summary_of_more_than_its_size_can_hold_is_refused(whole):
+    before = read(whole)
+    with zipfile.ZipFile(whole) as archive:
+        table = pq.read_table(BytesIO(archive.read("events.parquet")))
+    file = BytesIO()
+    pq.write_table(table.slice(0, 1).take([0] * (1 << 20)), file, compression="zstd")
+    rewritten(whole, events=file.getvalue())
+    with pytest.raises(TraceError, match="is a damaged summary: it unpacks to more than 200 times its size"):
+        read(whole)
+    long = replace(HostTrace(before), trace=replace(before, notes=("x" * (17 << 20),)))
+    summary.write(long, whole)
+    with pytest.raises(TraceError, match=r"tracekit-summary\.json is larger than any"):
         read(whole)
 
 

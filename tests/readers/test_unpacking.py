@@ -7,6 +7,8 @@ import zipfile
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tracekit.errors import TraceError
@@ -81,15 +83,51 @@ def test_what_is_as_large_as_its_bound_is_whole(monkeypatch):
                 list(parts)
 
 
-def test_xz_and_members_of_archives_are_bounded(monkeypatch):
+def test_xz_and_archives_are_bounded(monkeypatch):
     data = b"a" * 100_000
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a", data)
-    with zipfile.ZipFile(file) as archive:
-        assert unpacking.unxz(lzma.compress(data)) == unpacking.member(archive, "a") == data
-        monkeypatch.setattr(unpacking, "FREE_BYTES", 0)
-        with pytest.raises(lzma.LZMAError):
-            unpacking.unxz(lzma.compress(data))
-        with pytest.raises(zipfile.BadZipFile, match="holds more than 200 times"):
-            unpacking.member(archive, "a")
+    assert unpacking.unxz(lzma.compress(data), len(data)) == data
+    with pytest.raises(lzma.LZMAError):
+        unpacking.unxz(lzma.compress(data), len(data) - 1)
+    with unpacking.opened_zip(file) as archive:
+        assert archive.read("a") == data
+    monkeypatch.setattr(unpacking, "FREE_BYTES", 0)
+    with pytest.raises(zipfile.BadZipFile, match="unpacks to more than 200 times"), unpacking.opened_zip(file):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("column", "size", "fits"),
+    [
+        (pa.array([1] * 200_000), 1_600_000, True),
+        (pa.array([1] * 200_000), 1_599_999, False),
+        (pa.array([None] * 200_000, pa.int64()), 1_599_999, False),
+        (pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), ["x" * 50_000]), 50_000_000, False),
+        (pa.array(["x" * 50_000, *["y"] * 10_000]), 200_000, True),  # one long text among short ones
+        (pa.array([["x" * 50_000], *[["y"]] * 10_000]), 200_000, False),  # in lists it may stand in all rows
+    ],
+)
+def test_the_values_of_parquet_are_bounded_by_the_size_of_the_file(monkeypatch, column, size, fits):
+    file = io.BytesIO()
+    pq.write_table(pa.table({"a": column}), file, store_schema=False)
+    monkeypatch.setattr(unpacking, "FREE_BYTES", size)
+    monkeypatch.setattr(unpacking, "MOST_EXPANSION", 0)
+    if fits:
+        with unpacking.ParquetFiles(1).opened(file.getvalue()) as table:
+            assert table.read()["a"].equals(pa.chunked_array([column]))
+    else:
+        with pytest.raises(pa.ArrowInvalid, match="unpacks to more than"):
+            unpacking.ParquetFiles(1).opened(file.getvalue())
+
+
+def test_several_files_of_parquet_have_one_bound(monkeypatch):
+    file = io.BytesIO()
+    pq.write_table(pa.table({"a": [1] * 100_000}), file)
+    monkeypatch.setattr(unpacking, "FREE_BYTES", 1_600_000)
+    files = unpacking.ParquetFiles(0)
+    for _ in range(2):
+        files.opened(file.getvalue()).close()
+    with pytest.raises(pa.ArrowInvalid):
+        files.opened(file.getvalue())

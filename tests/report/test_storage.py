@@ -1,11 +1,13 @@
 """A report that was saved and loaded is the same report, for everything that compares, gates or renders it."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from tracekit import cli
 from tracekit.cli import main
 from tracekit.errors import TracekitError
 from tracekit.files import SUMMARY
+from tracekit.readers import unpacking
 from tracekit.report import storage
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
@@ -34,6 +37,11 @@ def saved_reports(tmp_path_factory) -> dict[str, Path]:
 def copy_saved(saved_reports, tmp_path) -> Callable[[str], Path]:
     """Put a saved report into the test's own directory, and return that: saving it again takes ten times as long."""
     return lambda name: shutil.copytree(saved_reports[name], tmp_path, dirs_exist_ok=True)
+
+
+def as_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -94,6 +102,11 @@ def test_a_saved_report_takes_no_option_of_its_making(option, monkeypatch, capsy
         (lambda place: (place / "summary.json").write_text('{"schema": 99}'), r"has schema 99, .* reads 2"),
         (lambda place: (place / "summary.json").write_text("[]"), "has schema None"),
         (lambda place: next((place / "frames").iterdir()).unlink(), "is damaged: .*from its trace"),
+        (
+            lambda place: as_pipe(place / "summary.json"),
+            r"summary\.json cannot be read: .*no regular file.*from its trace",
+        ),
+        (lambda place: as_pipe(place / "frames/whole.partition.parquet"), "is damaged: .* no regular file"),
         (lambda place: next((place / "frames").iterdir()).write_text("no"), "is damaged: .*from its trace"),
     ],
 )
@@ -167,6 +180,7 @@ def test_a_column_that_an_earlier_version_did_not_write_is_null(copy_saved, tmp_
         (lambda fields: fields["explanation"]["idle"].update(largest="other"), r"frames/other\.parquet"),
         (lambda fields: fields.update(trace="a"), "trace is 'a'"),
         (lambda fields: fields.update(windows=[]), r"windows is \[\]"),
+        (lambda fields: fields.update(windows={"": [[0, 1e300]]}), "too large to convert"),
         (lambda fields: fields.pop("verdicts"), "verdicts is absent"),
         (lambda fields: fields["verdicts"].pop("both"), "its parts do not fit together"),
         (lambda fields: fields["explanation"]["collectives"].pop("total"), "does not hold explanation.collectives.tot"),
@@ -179,6 +193,32 @@ def test_what_is_malformed_or_cannot_be_absent_is_damage_in_one_sentence(change,
     with pytest.raises(
         TracekitError, match=rf"^The report in .* is damaged: .*{fault}.*\. Make the report again .*\.$"
     ):
+        tracekit.load(tmp_path)
+
+
+@pytest.mark.parametrize(("dtype", "fault"), [("9" * 5000, "integer string conversion"), ("x", "not understood")])
+def test_a_dtype_that_is_none_is_damage_in_one_sentence(dtype, fault, copy_saved, tmp_path):
+    document = json.loads((copy_saved("one") / "summary.json").read_text("utf-8"))
+    document["report"]["frames"]["whole.partition"]["busy_ps"] = dtype
+    (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
+    with pytest.raises(TracekitError, match=f"^The report in .* is damaged: .*{fault}"):
+        tracekit.load(tmp_path)
+
+
+def test_a_summary_nested_too_deep_is_one_sentence(tmp_path):
+    (tmp_path / "summary.json").write_text('{"schema": 2, "trace": ' + "[" * 200_000, "utf-8")
+    with pytest.raises(TracekitError, match=r"summary\.json cannot be read: .*from its trace"):
+        tracekit.load(tmp_path)
+
+
+def test_a_frame_that_holds_more_rows_than_its_size_can_is_refused(copy_saved, tmp_path, monkeypatch):
+    path = copy_saved("one") / "frames" / "whole.partition.parquet"
+    table = pq.read_table(path).slice(0, 1)
+    pq.write_table(table.take([0] * (1 << 20)), path, compression="zstd")
+    with pytest.raises(TracekitError, match="is damaged: its parts do not fit together"):
+        tracekit.load(tmp_path)
+    monkeypatch.setattr(unpacking, "MOST_EXPANSION", 0)
+    with pytest.raises(TracekitError, match="is damaged: it unpacks to more than 200 times its size"):
         tracekit.load(tmp_path)
 
 

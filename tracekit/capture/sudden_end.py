@@ -8,6 +8,7 @@ import select
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -24,15 +25,21 @@ class SuddenEnd:
 
     def __init__(self) -> None:
         self._averted: int | None = None
+        self._pipe: os.stat_result | None = None
+        self._open: Path | None = None  # a file that is there until `avert`: a script may close what it did not open
 
     def watch(self, draft: Path) -> None:
         """Start the second process, which removes `draft` too; it is no child of this one, for a program may wait for
         any child of its own."""
         with suppress(OSError, subprocess.SubprocessError):  # without it the capture says one line less
+            number, name = tempfile.mkstemp(prefix="tracekit-capture-")
+            os.close(number)
+            self._open = Path(name)
             read, self._averted = os.pipe()
+            self._pipe = os.fstat(self._averted)
             try:
                 subprocess.run(
-                    [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(read), os.fspath(draft)],
+                    [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(read), name, os.fspath(draft)],
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(read,), cwd="/", timeout=10,
                 )  # fmt: skip
             finally:
@@ -40,17 +47,24 @@ class SuddenEnd:
 
     def avert(self) -> None:
         """The trace is written, or why it is not has been said."""
-        if self._averted is not None:
-            with suppress(OSError):  # the second process was ended, too
-                os.write(self._averted, b".")
+        if self._open is not None:
             with suppress(OSError):
-                os.close(self._averted)
+                self._open.unlink(missing_ok=True)
+            self._open = None
+        if self._averted is not None and self._pipe is not None:
+            with suppress(OSError):  # the script has closed it, and the number may be of a file of its own
+                if os.path.samestat(os.fstat(self._averted), self._pipe):
+                    with suppress(OSError):  # the second process was ended, too
+                        os.write(self._averted, b".")
+                    os.close(self._averted)
             self._averted = None
 
 
-def _watch(pid: int, averted: int, draft: str) -> None:
+def _watch(pid: int, averted: int, still_open: str, draft: str) -> None:
     os.setsid()  # signals of the terminal are not for it
-    if _is_gone(pid, averted):
+    if _is_gone(pid, averted) and os.path.exists(still_open):
+        with suppress(OSError):
+            os.unlink(still_open)
         shutil.rmtree(draft, ignore_errors=True)
         with suppress(OSError, ValueError):
             os.write(2, f"{_SAID}\n".encode())
@@ -80,4 +94,4 @@ def _is_gone(pid: int, averted: int) -> bool:
 
 
 if __name__ == "__main__" and os.fork() == 0:
-    _watch(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    _watch(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:5])

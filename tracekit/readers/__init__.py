@@ -1,6 +1,5 @@
 """Read a trace, whatever wrote it, into a `Trace`: `formats` lists what is read, `read` finds the files and picks."""
 
-import json
 import lzma
 import os
 import platform
@@ -22,7 +21,7 @@ from tracekit import executors, remote
 from tracekit.columns import concat, constant, frame, records, spelt
 from tracekit.errors import TraceError, TracekitError, fault
 from tracekit.files import path_of
-from tracekit.readers import chrome, device_clocks, find, formats, losses, merge, summary
+from tracekit.readers import capture_facts, chrome, device_clocks, find, formats, losses, merge, summary
 from tracekit.readers.bounds import bounded
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.formats import NSYS_PARQUET, SUMMARY, FileType
@@ -43,7 +42,6 @@ _OF_DAMAGE = (
 _NAMED = 3  # of the files that cannot be read, so many are named
 # Starting processes takes as long as reading so much text, which Python holds its lock for.
 _WORTH_BYTES, _OF_GZ = 96_000_000, 10
-_CAPTURE = "capture.json"  # what `tracekit capture` says of a run
 
 
 def read(
@@ -107,12 +105,13 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
     lost = _lost_files([*origin.unreadable, *damaged], files)
     lost += [Lost(Loss.RUNS, 1, None, why) for why in origin.newer]
     sizes = {host.world_size for host in hosts}
-    captures = (host.capture for host in hosts if host.capture is not None)
-    capture = _capture(origin.directory) or next(captures, None)
-    stated = capture.get("machines") if capture else None
-    machines = (
-        {host: name for host, name in stated.items() if isinstance(name, str)} if isinstance(stated, dict) else {}
-    )
+    capture, of_capture = capture_facts.read(origin.directory)
+    if not capture:
+        of_host = next((host.capture for host in hosts if host.capture is not None), None)
+        capture, of_summary = (None, []) if of_host is None else capture_facts.whole(of_host)
+        of_capture += of_summary
+    lost += of_capture
+    machines = (capture or {}).get("machines", {})
     several = tree.path.is_dir() and len(sizes) == 1
 
     def merged(_: Path) -> Trace:
@@ -123,8 +122,8 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
     if absent and len(trace.hosts) + len(absent) == len(machines):  # hosts are called as their files are
         names = ", ".join(absent[:_NAMED]) + (f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else "")
         unknown.append(
-            f"{_CAPTURE} names {len(machines)} processes, and the files of {len(absent)} are not here ({names}): copy "
-            f"them into {origin.directory}."
+            f"{capture_facts.NAME} names {len(machines)} processes, and the files of {len(absent)} are not here "
+            f"({names}): copy them into {origin.directory}."
         )
     of_hosts = dict.fromkeys(note for host in hosts for note in host.notes)
     return replace(
@@ -156,12 +155,17 @@ def _older_run(tree: remote.Tree, runs: Sequence[str], why: str, executor: Execu
             continue
         reason = why.replace(f"{tree.path}/", "").split(". ")[0].rstrip(".")
         lost = Lost(Loss.RUNS, 1, None, f"{runs[0]}: {reason}; {name} was read instead")
-        return replace(
-            trace,
-            losses=concat(LOSS_COLUMNS, [losses.table("", [lost]), trace.losses]),
-            notes=(*losses.notes([lost]), *trace.notes),
-        )
+        return _with_losses(trace, [lost])
     return None
+
+
+def _with_losses(trace: Trace, lost: Sequence[Lost]) -> Trace:
+    """The trace with these losses of its run before its own."""
+    return replace(
+        trace,
+        losses=concat(LOSS_COLUMNS, [losses.table("", lost), trace.losses]),
+        notes=(*losses.notes(lost), *trace.notes),
+    )
 
 
 def _nothing_whole(trace: Trace) -> str:
@@ -198,9 +202,10 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None) -> HostTr
                 f"such as {files[0]}."
             )
         (host,), notes, _ = _read_files(origin, tree)
-        capture = _capture(origin.directory) or host.capture
+        capture, lost = capture_facts.read(origin.directory)
+        trace = _named(_with_losses(host.trace, lost), tree)
         notes = [*host.notes, *map(tree.named, origin.notes), *notes]
-        return replace(host, trace=_named(host.trace, tree), capture=capture, notes=tuple(notes))
+        return replace(host, trace=trace, capture=capture or host.capture, notes=tuple(notes))
 
 
 @contextmanager
@@ -208,7 +213,7 @@ def _located(place: Path | str, run: str | None) -> Iterator[tuple[remote.Tree, 
     """What lies at `place`, and which files of it are read."""
     if isinstance(place, str) and place.endswith(NSYS_PARQUET.suffixes):  # one table of an export, which has all
         place = remote.parent(place)
-    with remote.listed(place, find.head_bytes, beside=[_CAPTURE]) as tree:
+    with remote.listed(place, find.head_bytes, beside=[capture_facts.NAME]) as tree:
         if tree.url:
             tree.complete(find.told_by_their_ends(tree.path))
         yield tree, _find(tree.path, run)
@@ -305,7 +310,7 @@ def _results(
     # A file that stands for a directory does not say which others there are.
     is_fetched_there = bool(tree.url) and remote.is_shared(tree.url) and needed <= {*origin.files, *origin.summaries}
     here = needed - set(divided if is_fetched_there else ())
-    tree.complete([*here, origin.directory / _CAPTURE])
+    tree.complete([*here, origin.directory / capture_facts.NAME])
     if executor and divided:
         # A worker may have started in another directory.
         places = [tree.url_of(file) if is_fetched_there else str(file.absolute()) for file in divided]
@@ -450,12 +455,3 @@ def _empty(document: Document, path: Path) -> Trace:
         source=str(path),
         format="chrome",
     )
-
-
-def _capture(directory: Path) -> dict[str, object] | None:
-    """What `capture.json` in the run's directory says, None if there is none or it is unreadable."""
-    try:
-        capture = json.loads((directory / _CAPTURE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return capture if isinstance(capture, dict) else None

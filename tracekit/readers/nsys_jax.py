@@ -8,7 +8,6 @@ Sources: nsys_jax/data_loaders.py and scripts/nsys_jax.py of JAX-Toolbox, 2024 t
 write other column names.
 """
 
-import io
 import lzma
 import re
 import zipfile
@@ -16,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +67,12 @@ _NEEDED = ("Name", "Projected Start", "Projected Duration", "PID", "TID", "Range
 
 @dataclass(frozen=True)
 class _Files:
-    """The names of an archive's files, and what gives the bytes of one."""
+    """The names of an archive's files, what gives the bytes of one, how many bytes all take, packed, and its tables."""
 
     names: Sequence[str]
     data: Callable[[str], bytes]
+    packed: int
+    tables: unpacking.ParquetFiles
 
 
 def is_archive(content: Content, sure: bool) -> bool:
@@ -102,10 +103,12 @@ def _opened(path: Path) -> Iterator[_Files]:
     if path.name == Path(_TRACE).name:
         root = path.absolute().parents[1]
         names = [file.relative_to(root).as_posix() for file in needed(path.absolute())]
-        yield _Files(names, lambda name: (root / name).read_bytes())
+        packed = sum((root / name).stat().st_size for name in names)
+        yield _Files(names, lambda name: (root / name).read_bytes(), packed, unpacking.ParquetFiles(packed))
         return
-    with zipfile.ZipFile(path) as archive:
-        yield _Files(archive.namelist(), partial(unpacking.member, archive))
+    with unpacking.opened_zip(path) as archive:
+        packed = unpacking.size_of(path)
+        yield _Files(archive.namelist(), archive.read, packed, unpacking.ParquetFiles(packed))
 
 
 def read(path: Path) -> Trace:
@@ -128,7 +131,7 @@ def read(path: Path) -> Trace:
             return _Process(path, files, folder).trace()
     # RuntimeError: it is encrypted, or packed in a way that Python does not know.
     except (zipfile.BadZipFile, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError, KeyError) as error:
-        reason = str(error).rstrip(".") or type(error).__name__
+        reason = " ".join(str(error).split()).rstrip(" .") or type(error).__name__
         raise TraceError(
             f"{path} is no whole archive of nsys-jax: {reason}. Copy it again, in binary mode, or give its report, "
             "exported with `nsys export --type sqlite`."
@@ -142,6 +145,7 @@ class _Protos:
         self.files = files
         self.names = {int(match[1]): name for name in files.names if (match := _PROTO.search(name))}
         self.damaged: list[str] = []
+        self._left = unpacking.most_bytes(files.packed)
         self._read: dict[int, tuple[Program, Costs]] = {}
 
     def of(self, number: int) -> tuple[Program, Costs]:
@@ -149,7 +153,10 @@ class _Protos:
         if number not in self._read:
             try:
                 data = self.files.data(self.names[number]) if number in self.names else b""
-                program = Program(unpacking.unxz(data) if data.startswith(unpacking.XZ) else data)
+                if data.startswith(unpacking.XZ):
+                    data = unpacking.unxz(data, self._left)
+                    self._left -= len(data)
+                program = Program(data)
                 _ = program.places
             except (*DAMAGED, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError):
                 program = Program(b"")
@@ -344,7 +351,9 @@ _OF_COSTS = ("source", "framework_op", "flops", "bytes_accessed")
 
 
 def _table(files: _Files, name: str) -> pd.DataFrame:
-    return pd.read_parquet(io.BytesIO(files.data(name)))
+    with files.tables.opened(files.data(name)) as file:
+        table: pd.DataFrame = file.read(use_threads=False).to_pandas(use_threads=False)
+    return table
 
 
 def _ranges(table: pd.DataFrame) -> pd.DataFrame:

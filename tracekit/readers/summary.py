@@ -12,12 +12,14 @@ other archives, of Parquet tables named after the frames of `Trace`, and of `lab
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 
 from tracekit.columns import categorical, frame, labels
 from tracekit.errors import TraceError
+from tracekit.readers import unpacking
 from tracekit.readers.content import Content
 from tracekit.trace import FRAME_COLUMNS, HOST_WORK_COLUMNS, Trace
 from tracekit.version import __version__
@@ -44,11 +47,19 @@ _REMEDY = "Make it again from the trace: tracekit summarise TRACE."
 # What reading a damaged file raises.
 _FAULTS = (
     *(ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError),
-    *(zipfile.BadZipFile, pa.ArrowException, TraceError),
+    *(zipfile.BadZipFile, zlib.error, pa.ArrowException, msgspec.ValidationError, TraceError),
 )
 # What launches and spans have in common.
 _CALL = tuple(HOST_WORK_COLUMNS)
 _OTHER_TYPES = {pa.float64(): pd.Float64Dtype(), pa.bool_(): pd.BooleanDtype()}
+_OF_DTYPE = {"Float64": pa.float64(), "boolean": pa.bool_()}
+_MOST_RATIO = {"occupancy_ratio": 1.0, "drift_ppm": 1e6}
+
+# The columns of times of one row beside that before, and the most of a time: sums of two of them are numbers, too.
+_GAP, _LENGTH = "gap_ps", "length_ps"
+_MOST_PS = 1 << 62
+_NO_BOUND = 1 << 60
+_MOST_MANIFEST_BYTES = 16 << 20
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -70,6 +81,20 @@ class HostTrace:
     is_fitted: bool = False
 
 
+class _Manifest(msgspec.Struct):
+    """What the manifest of a summary of this version says."""
+
+    source: str
+    format: str
+    notes: tuple[str, ...]
+    world_size: int | None
+    capture: dict[str, Any] | None
+    skipped: tuple[str, ...]
+    steps: dict[str, dict[str, Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]]]
+    # A summary of before its devices were put on the clock of their host does not say so.
+    device_clocks_fitted: bool = False
+
+
 def is_summary(content: Content, sure: bool) -> bool:
     """Whether a file is a summary."""
     return content.head.startswith(_ZIP) and content.head[_NAME_AT:].startswith(_MANIFEST.encode())
@@ -83,8 +108,8 @@ def to_bytes(host: HostTrace) -> bytes:
 
 
 def from_bytes(summary: bytes, path: Path) -> HostTrace:
-    """What `to_bytes` was given; `path` is what an error names. Raises what `read` raises."""
-    return _read(BytesIO(summary), path)
+    """What `to_bytes` was given; `path` is what an error names. Raises what `read` raises, of any size."""
+    return _read(BytesIO(summary), path, False)
 
 
 def write(host: HostTrace, file: Path | BytesIO) -> None:
@@ -211,15 +236,16 @@ def _differences(numbers: Column, valid: Mask) -> Column:
 def read(path: Path) -> HostTrace:
     """What the summary at `path` was made of. Raises TraceError where it is damaged, or of a version that this one does
     not know."""
-    return _read(path, path)
+    return _read(path, path, True)
 
 
-def _read(file: Path | BytesIO, path: Path) -> HostTrace:
+def _read(file: Path | BytesIO, path: Path, is_bounded: bool) -> HostTrace:
     try:
-        with zipfile.ZipFile(file) as archive:
+        with unpacking.opened_zip(file) as archive:
             manifest = _manifest(archive)
             if manifest["tracekit_summary"] == VERSION:
-                return _host(archive, manifest)
+                packed = unpacking.size_of(file) if is_bounded else _NO_BOUND
+                return _host(archive, msgspec.convert(manifest, _Manifest), unpacking.ParquetFiles(packed))
     except _FAULTS as error:
         raise _damaged(path, error) from None
     raise TraceError(
@@ -231,52 +257,78 @@ def _read(file: Path | BytesIO, path: Path) -> HostTrace:
 def source_of(path: Path) -> str:
     """The path of the trace that the summary at `path` was made of. Raises TraceError where that is no summary."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with unpacking.opened_zip(path) as archive:
             return str(_manifest(archive)["source"])
     except _FAULTS as error:
         raise _damaged(path, error) from None
 
 
 def _damaged(path: Path, error: Exception) -> TraceError:
-    reason = str(error).rstrip(".") or type(error).__name__
+    reason = " ".join(str(error).split()).rstrip(" .") or type(error).__name__
     return TraceError(f"{path} is a damaged summary: {reason}. {_REMEDY}")
 
 
 def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
+    if archive.getinfo(_MANIFEST).file_size > _MOST_MANIFEST_BYTES:
+        raise ValueError(f"{_MANIFEST} is larger than any that tracekit writes")
     manifest = json.loads(archive.read(_MANIFEST))
     if not isinstance(manifest, dict) or not {"tracekit_summary", "tracekit", "source"} <= manifest.keys():
         raise ValueError(f"{_MANIFEST} is not what tracekit writes")
     return manifest
 
 
-def _host(archive: zipfile.ZipFile, manifest: Mapping[str, Any]) -> HostTrace:
+def _host(archive: zipfile.ZipFile, manifest: _Manifest, files: unpacking.ParquetFiles) -> HostTrace:
     texts: dict[tuple[str, str], list[str]] = {}
-    for name, column, label in zip(*_table(archive, _LABELS).to_pydict().values(), strict=True):
+    for name, column, label in zip(*_table(archive, _LABELS, files).to_pydict().values(), strict=True):
+        if not isinstance(label, str):
+            raise ValueError("a text is null")
         texts.setdefault((name, column), []).append(label)
+    there = {name for name in FRAME_COLUMNS if f"{name}.parquet" in archive.namelist()}
+    if there != manifest.steps.keys():
+        raise ValueError("its tables are not those that it names")
     frames: dict[str, Any] = {}
     # What has neither rows nor labels a Trace makes itself, in less time.
-    for name in dict.fromkeys([*manifest["steps"], *(name for name, _ in texts), "events"]):
+    for name in dict.fromkeys([*manifest.steps, *(name for name, _ in texts), "events"]):
         columns = FRAME_COLUMNS[name]
-        table = _table(archive, name) if name in manifest["steps"] else pa.table({})
+        table = _table(archive, name, files) if name in there else pa.table({})
         texts_of = {column: texts[name, column] for column in columns if (name, column) in texts}
-        data = _unpacked(table, manifest["steps"].get(name, {}), texts_of)
+        steps = manifest.steps.get(name, {})
+        _check(name, table, steps, texts_of)
+        data = _unpacked(table, steps, texts_of)
         if "span" in data:
             data |= _calls(frames["spans"], data["span"], texts_of)
         for column, its_texts in texts_of.items():
             if column not in data:
                 data[column] = _text(np.full(table.num_rows, -1), its_texts)
         frames[name] = frame(columns, data, table.num_rows)
-    trace = Trace(
-        **frames, notes=tuple(manifest["notes"]), source=str(manifest["source"]), format=str(manifest["format"])
-    )
-    # A summary of before its devices were put on the clock of their host does not say so.
-    is_fitted = bool(manifest.get("device_clocks_fitted", False))
-    return HostTrace(trace, manifest["world_size"], manifest["capture"], tuple(manifest["skipped"]), is_fitted)
+    trace = Trace(**frames, notes=manifest.notes, source=manifest.source, format=manifest.format)
+    return HostTrace(trace, manifest.world_size, manifest.capture, manifest.skipped, manifest.device_clocks_fitted)
 
 
-def _table(archive: zipfile.ZipFile, name: str) -> pa.Table:
+def _table(archive: zipfile.ZipFile, name: str, files: unpacking.ParquetFiles) -> pa.Table:
     # A data set, which pyarrow.parquet.read_table opens, and threads take longer than so small a table.
-    return parquet.ParquetFile(pa.BufferReader(archive.read(f"{name}.parquet"))).read(use_threads=False)
+    with files.opened(archive.read(f"{name}.parquet")) as file:
+        return file.read(use_threads=False)
+
+
+def _check(name: str, table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, list[str]]) -> None:
+    """Raise ValueError where a column of the frame `name` is not written as `_packed` does, or holds a ratio that is
+    none; columns of later versions are passed over."""
+    for column in table.column_names:
+        dtype = FRAME_COLUMNS[name].get(column, "int64" if column in ("span", _GAP, _LENGTH) else None)
+        if dtype is None:
+            continue
+        is_text = dtype == "category" or isinstance(dtype, pd.CategoricalDtype)
+        is_number = is_text or str(dtype).lower() == "int64"
+        has_texts = column in texts or (is_text and table[column].null_count == table.num_rows)
+        if is_number != (column in steps) or is_text != has_texts:
+            raise ValueError(f"{name}.{column} is not as tracekit writes it")
+        if table[column].type != (pa.int64() if is_number else _OF_DTYPE[dtype]):
+            raise ValueError(f"{name}.{column} is of type {table[column].type}")
+        if column in _MOST_RATIO:
+            values = table[column].drop_null().to_numpy()
+            if not (np.abs(values) <= _MOST_RATIO[column]).all():
+                raise ValueError(f"{name}.{column} holds what is no ratio")
 
 
 def _text(codes: Column, texts: list[str]) -> pd.Categorical:
@@ -287,6 +339,8 @@ def _text(codes: Column, texts: list[str]) -> pd.Categorical:
 
 def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, list[str]]) -> dict[str, Any]:
     """The columns of calls that repeat those of the spans at `place` (n,); `texts` are those of the calls."""
+    if len(place) and not 0 <= place.min() <= place.max() < len(spans):
+        raise ValueError("launches are spans that are not there")
     data: dict[str, Any] = {}
     for name in _CALL:
         values = spans[name].array
@@ -309,15 +363,29 @@ def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, lis
             data[name] = column.to_pandas(types_mapper=_OTHER_TYPES.get)
             continue
         null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-        numbers = (column if null is None else column.fill_null(0)).to_numpy() * np.int64(steps[name])
-        if name not in ("gap_ps", "length_ps"):
+        numbers = (column if null is None else column.fill_null(0)).to_numpy()
+        if name.endswith("_ps"):
+            _refuse_beyond(name, numbers, float(steps[name]), name not in (_GAP, _LENGTH))
+        numbers = numbers * np.int64(steps[name])
+        if name not in (_GAP, _LENGTH):
             numbers = np.cumsum(numbers)
         if name in texts:
             data[name] = _text(numbers if null is None else np.where(null, -1, numbers), texts[name])
         else:
             data[name] = numbers if null is None else pd.arrays.IntegerArray(np.where(null, 0, numbers), null)
-    if "gap_ps" in data:
-        data["start_ps"] = np.cumsum(data["gap_ps"] + data["length_ps"]) - data["length_ps"]
-    if "length_ps" in data:
-        data["end_ps"] = data["start_ps"] + data["length_ps"]
+    if _GAP in data:
+        _refuse_beyond("start_ps", data[_GAP].astype(float) + data[_LENGTH], 1.0, True)
+        data["start_ps"] = np.cumsum(data[_GAP] + data[_LENGTH]) - data[_LENGTH]
+    if _LENGTH in data:
+        if len(data[_LENGTH]) and data[_LENGTH].min() < 0:
+            raise ValueError("a row ends before it starts")
+        _refuse_beyond("end_ps", data["start_ps"].astype(float) + data[_LENGTH], 1.0, False)
+        data["end_ps"] = data["start_ps"] + data[_LENGTH]
     return data
+
+
+def _refuse_beyond(name: str, numbers: NDArray[Any], step: float, are_differences: bool) -> None:
+    """Raise ValueError where a time that the numbers tell is more than a trace holds: in int64 it would be another."""
+    times = numbers.astype(float) * step
+    if not (np.abs(np.cumsum(times) if are_differences else times) < _MOST_PS).all():
+        raise ValueError(f"{name} holds times of more than 53 days")

@@ -7,16 +7,23 @@ than FREE_BYTES) was not written by a profiler.
 import lzma
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tracekit.errors import TraceError
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData, ParquetFile
 
 MOST_EXPANSION = 200
 FREE_BYTES = 64 << 20
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ"
 _PACKED_BYTES = 1 << 12
+TOO_MUCH = f"it unpacks to more than {MOST_EXPANSION} times its size"
+_VALUE_BYTES = 8  # of a number or time; a text of Parquet has at least as much
 
 
 def most_bytes(packed: int) -> int:
@@ -53,26 +60,95 @@ def gunzipped(file: BinaryIO, path: Path) -> Iterator[bytes]:
         raise EOFError
 
 
-def unxz(data: bytes) -> bytes:
-    """What xz packed into `data`. Raises lzma.LZMAError where it is damaged, cut, or beyond the bound."""
+def unxz(data: bytes, most: int) -> bytes:
+    """What xz packed into `data`, `most` bytes of it. Raises lzma.LZMAError where it is damaged, cut, or more."""
     stream = lzma.LZMADecompressor()
-    held = stream.decompress(data, max_length=most_bytes(len(data)))
+    held = stream.decompress(data, max_length=max(most, 1))
     if not stream.eof:
         raise lzma.LZMAError("its stream is cut, or holds more than any trace")
     return held
 
 
-def member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """What the member `name` of an archive holds. Raises zipfile.BadZipFile beyond the bound."""
-    about = archive.getinfo(name)
-    if about.file_size > most_bytes(about.compress_size):
-        raise zipfile.BadZipFile(f"{name} holds more than {MOST_EXPANSION} times its size")
-    return archive.read(name)  # which refuses more than the size that was stated
+@contextmanager
+def opened_zip(file: Path | BytesIO) -> Iterator[zipfile.ZipFile]:
+    """An archive whose members, of which `read` gives no more than the stated size, hold no more than the bound for
+    all of it. Raises zipfile.BadZipFile beyond it."""
+    with zipfile.ZipFile(file) as archive:
+        if sum(about.file_size for about in archive.infolist()) > most_bytes(size_of(file)):
+            raise zipfile.BadZipFile(TOO_MUCH)
+        yield archive
+
+
+def size_of(file: Path | BytesIO) -> int:
+    """The size of a file in bytes."""
+    return file.stat().st_size if isinstance(file, Path) else file.getbuffer().nbytes
+
+
+class ParquetFiles:
+    """The Parquet files of one trace or report, whose values take no more than so many `packed` bytes may hold: a
+    column of one value repeated takes next to nothing in a file, however many rows there are."""
+
+    def __init__(self, packed: int) -> None:
+        self._left = most_bytes(packed)
+
+    def opened(self, source: Path | bytes) -> "ParquetFile":
+        """One of them, of which everything is read. Raises pyarrow.ArrowInvalid beyond the bound of all, and OSError of
+        what is no regular file, such as a pipe, which would be waited for."""
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetFile
+
+        def opened(**options: Any) -> ParquetFile:
+            return ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source, **options)
+
+        if isinstance(source, Path) and source.exists() and not source.is_file():
+            raise OSError(f"{source.name} is no regular file")
+        file = opened()
+        held = _held(file.metadata, self._left, opened)
+        if held > self._left:
+            file.close()
+            raise pa.ArrowInvalid(TOO_MUCH)
+        self._left -= held
+        return file
+
+
+def _held(about: "FileMetaData", most: int, opened: "Callable[..., ParquetFile]") -> int:
+    """How many bytes the values of a Parquet file take, or something above `most`; `opened` opens it again."""
+    chunks = [
+        (about.schema.column(column), about.row_group(group).column(column))
+        for group in range(about.num_row_groups)
+        for column in range(about.num_columns)
+    ]
+    held = perhaps = 0
+    texts = set()
+    for kind, chunk in chunks:
+        held += max(max(_VALUE_BYTES, kind.length or 0) * chunk.num_values, chunk.total_uncompressed_size, 0)
+        if chunk.physical_type == "BYTE_ARRAY":
+            if kind.path == kind.name:
+                texts.add(kind.name)
+            perhaps += max(chunk.num_values * chunk.total_uncompressed_size, 0)  # were the longest text in each row
+    if held > most or held + perhaps <= most:
+        return held
+    if any(chunk.physical_type == "BYTE_ARRAY" and kind.name not in texts for kind, chunk in chunks):
+        return held + perhaps  # of texts in lists, which no profiler's table has so many of
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    with opened(read_dictionary=[*texts]) as file:
+        for batch in file.iter_batches(columns=[*texts]):
+            for column in batch.columns:  # a dictionary, which takes as much as its different texts
+                if pa.types.is_dictionary(column.type):
+                    lengths = compute.binary_length(column.dictionary).take(column.indices)
+                    held += compute.sum(lengths.cast(pa.int64())).as_py() or 0
+                else:
+                    held += column.nbytes
+            if held > most:
+                break
+    return held
 
 
 def bomb(path: Path) -> TraceError:
     """What to tell of a file that holds far more than a trace of its size can."""
     return TraceError(
-        f"{path} is no trace: it unpacks to more than {MOST_EXPANSION} times its size. Give the file that the profiler "
-        "itself wrote, or unpack it if you know that it did."
+        f"{path} is no trace: {TOO_MUCH}. Give the file that the profiler itself wrote, or unpack "
+        "it if you know that it did."
     )

@@ -24,7 +24,7 @@ from tracekit.files import REPORT_FILES, SUMMARY, path_of
 from tracekit.readers import formats
 from tracekit.report.build import analyse
 from tracekit.report.model import Origin, Report
-from tracekit.report.storage import REMEDY, dtypes, read, restore
+from tracekit.report.storage import FAULTS, REMEDY, dtypes, read, restore
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.vocabulary.frameworks import FORMATS, Framework
 
@@ -57,7 +57,7 @@ def _load(directory: Path) -> Report:
         report = replace(report, explanation=replace(report.explanation, **unknown), notes=(*report.notes, note))
     try:
         report.summary(), report.overview  # which look at every part, and at one beside the other
-    except (LookupError, TypeError, ValueError):
+    except (*FAULTS, pd.errors.InvalidIndexError):  # of the last, two rows of one device
         fault = f"it does not hold {', '.join(absent)}" if absent else "its parts do not fit together"
         raise TracekitError(f"The report in {directory} is damaged: {fault}. {REMEDY}") from None
     return report
@@ -120,7 +120,7 @@ def _of_schema_1(document: Mapping[str, Any], file: Path) -> Report:
             advice=_advice(document),
             compared=tuple(document["compared"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except FAULTS as error:
         raise TracekitError(f"{file} is damaged: {error!r}. {REMEDY}") from None
 
 

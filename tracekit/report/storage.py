@@ -11,17 +11,20 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
-from pyarrow.parquet import ParquetFile
 
 from tracekit import cores
 from tracekit.errors import TracekitError
-from tracekit.files import FRAMES, SUMMARY
+from tracekit.files import FRAMES, SUMMARY, regular_bytes
+from tracekit.readers import unpacking
 
 SCHEMA = 2
 # The key of summary.json that holds what `restore` needs and no other key says.
 _STATE = "report"
 _MOST_THREADS = 4
 REMEDY = "Make the report again from its trace: tracekit report TRACE."
+
+# What values of another type, or beyond their range, raise where they are used.
+FAULTS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 T = TypeVar("T")
 
@@ -66,10 +69,10 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """The summary.json in `directory`, with its `schema`. Raises TracekitError where there is none."""
     place = Path(directory)
     try:
-        document = json.loads((place / SUMMARY).read_text("utf-8"))
+        document = json.loads(regular_bytes(place / SUMMARY).decode("utf-8"))
     except FileNotFoundError:
         raise TracekitError(f"{place} holds no report: {SUMMARY} is not there.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TracekitError(f"{place / SUMMARY} cannot be read: {error}. {REMEDY}") from None
     return document if isinstance(document, dict) else {}
 
@@ -87,8 +90,9 @@ def restore(empty: T, document: Mapping[str, Any], directory: str | os.PathLike[
     try:
         saved = _Saved(place, document[_STATE]["frames"], empty)
         return saved.value(type(empty), document[_STATE]["fields"], ""), saved.absent
-    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-        raise TracekitError(f"The report in {place} is damaged: {error}. {REMEDY}") from None
+    except (*FAULTS, OSError, SyntaxError) as error:  # of the last, the name of a dtype
+        reason = " ".join(str(error).split()).rstrip(" .") or type(error).__name__
+        raise TracekitError(f"The report in {place} is damaged: {reason}. {REMEDY}") from None
 
 
 def dtypes(frame: pd.DataFrame) -> dict[str, str | list[str]]:
@@ -125,6 +129,8 @@ class _Saved:
     def __init__(self, place: Path, dtypes: Mapping[str, Mapping[str, str | list[str]]], empty: Any) -> None:
         self.place, self.dtypes = place, dtypes
         self.absent: list[str] = []
+        saved = [place / SUMMARY, *(place / FRAMES).glob("*.parquet")]
+        self._files = unpacking.ParquetFiles(sum(file.stat().st_size for file in saved))
         self._empty = {type(value): value for value in _dataclasses(empty)}
 
     def value(self, kind: Any, data: Any, name: str, empty: Any = None) -> Any:
@@ -174,7 +180,7 @@ class _Saved:
 
     def _frame(self, stem: str, name: str, empty: pd.DataFrame) -> pd.DataFrame:
         # pandas' own opens each file as a data set, which takes twice as long; a frame is too small for threads.
-        with ParquetFile(self.place / FRAMES / f"{stem}.parquet") as file:
+        with self._files.opened(self.place / FRAMES / f"{stem}.parquet") as file:
             frame: pd.DataFrame = file.read(use_threads=False).to_pandas(use_threads=False)
         dtypes: dict[str, Any] = {
             column: dtype if isinstance(dtype, str) else pd.CategoricalDtype(pd.Index(dtype, dtype="str"))

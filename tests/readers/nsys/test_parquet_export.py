@@ -11,7 +11,7 @@ from pandas.testing import assert_frame_equal
 
 from tests.readers.nsys.exports import Tables
 from tracekit.errors import TraceError
-from tracekit.readers import read
+from tracekit.readers import read, unpacking
 
 
 def as_parquet(export, directory):
@@ -71,6 +71,31 @@ def test_a_directory_of_arrow_is_read_likewise(directory, tmp_path, writer):
     assert_frame_equal(trace.spans, expected.spans)
     (other / "NVTX_EVENTS.arrow").write_bytes((other / "NVTX_EVENTS.arrow").read_bytes()[:100])
     with pytest.raises(TraceError, match=r"NVTX_EVENTS\.arrow cannot be read: .*Export the report again"):
+        read(other)
+
+
+def test_a_table_of_more_rows_than_its_size_can_hold_is_refused(directory):
+    file = directory / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
+    pq.write_table(pq.read_table(file).slice(0, 1).take([0] * (1 << 20)), file, compression="zstd")
+    with pytest.raises(
+        TraceError, match=r"KERNEL\.parquet cannot be read: it unpacks to more than 200 times its size\."
+    ):
+        read(directory)
+
+
+def test_a_packed_table_of_arrow_is_bounded_too(directory, tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(unpacking, "MOST_EXPANSION", 2)
+    other = tmp_path / "run_arwdir"
+    other.mkdir()
+    for file in directory.iterdir():
+        table = pq.read_table(file)
+        if file.stem == "CUPTI_ACTIVITY_KIND_KERNEL":
+            table = table.slice(0, 1).take([0] * (1 << 17))
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(other / f"{file.stem}.arrow", table.schema, options=options) as out:
+            out.write_table(table, max_chunksize=1 << 14)
+    with pytest.raises(TraceError, match=r"KERNEL\.arrow cannot be read: it unpacks to more than"):
         read(other)
 
 

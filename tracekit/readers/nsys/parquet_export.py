@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tracekit.errors import TraceError
+from tracekit.readers import unpacking
 from tracekit.readers.content import Content
 
 STRINGS = "StringIds"
@@ -45,9 +45,11 @@ def tables(path: Path) -> list[Path]:
 def database(path: Path) -> sqlite3.Connection:
     """The tables of the directory of `path`, which is one of them, in memory. Raises TraceError if one is broken."""
     connection = sqlite3.connect(":memory:")
-    for file in tables(path):
+    files = tables(path)
+    parquet_files = unpacking.ParquetFiles(sum(file.stat().st_size for file in files))
+    for file in files:
         try:
-            _add(connection, file)
+            _add(connection, file, parquet_files)
         except (pa.ArrowException, OSError) as error:
             connection.close()
             reason = str(error).partition("\n")[0].rstrip(".")
@@ -57,9 +59,9 @@ def database(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _add(connection: sqlite3.Connection, file: Path) -> None:
+def _add(connection: sqlite3.Connection, file: Path, parquet_files: unpacking.ParquetFiles) -> None:
     """Add the table in `file`; columns of lists, which SQLite's exports have none of, are left out."""
-    with _opened(file) as (schema, batches):
+    with _opened(file, parquet_files) as (schema, batches):
         names = [field.name for field in schema if not pa.types.is_nested(field.type)]
         if not names:
             return
@@ -68,15 +70,21 @@ def _add(connection: sqlite3.Connection, file: Path) -> None:
         )
         connection.execute(f'CREATE TABLE "{file.stem}" ({columns})')
         statement = f'INSERT OR IGNORE INTO "{file.stem}" VALUES ({", ".join("?" * len(names))})'
+        held, most = 0, unpacking.most_bytes(file.stat().st_size)
         for batch in batches(names):
+            held += batch.nbytes
+            if held > most:  # Arrow may be packed too
+                raise pa.ArrowInvalid(unpacking.TOO_MUCH)
             connection.executemany(statement, _cells(batch))
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[tuple[pa.Schema, Callable[[list[str]], Iterable[pa.RecordBatch]]]]:
+def _opened(
+    file: Path, parquet_files: unpacking.ParquetFiles
+) -> Iterator[tuple[pa.Schema, Callable[[list[str]], Iterable[pa.RecordBatch]]]]:
     """The schema of a table, and what gives some of its columns in parts."""
     if file.suffix == SUFFIXES[0]:
-        with pq.ParquetFile(file) as table:
+        with parquet_files.opened(file) as table:
             yield table.schema_arrow, lambda names: table.iter_batches(_ROWS_AT_ONCE, columns=names)
         return
     with pa.memory_map(str(file)) as source:

@@ -1,0 +1,120 @@
+"""capture.json beside a trace: what is damaged of it costs only itself, and is told."""
+
+import json
+import os
+
+import pytest
+
+from tests import traces
+from tracekit import report
+from tracekit.errors import TraceError
+from tracekit.readers import host_trace, read, summary
+from tracekit.vocabulary.losses import Loss
+
+MACHINE = {
+    "cores": 2,
+    "load_average": [3.0, None],
+    "throttled": {"periods": 0, "throttled_s": 0.0},
+    "samples": {
+        "unix_ns": [1795728427391000000, 1795728427608637602],
+        "own_cpu_s": [0.0, 0.07],
+        "other_cpu_s": [0.0, 0.34],
+        "stolen_cpu_s": [0.0, 0.0],
+        "frequency_mhz": [2596.1, 2596.1],
+    },
+    "lacking": {"cpu": "why"},
+}
+FACTS = {"exit_code": 139, "usable_cores": 2, "commit": None, "xla_flags": "", "machines": {"a": "m"}, "x": [None]}
+FACTS |= {"machine": MACHINE}
+
+
+@pytest.fixture
+def trace(tmp_path):
+    (tmp_path / "gpu.xplane.pb").write_bytes(traces.path("generated/gpu.xplane.pb").read_bytes())
+    return tmp_path
+
+
+def told(trace):
+    return [(row.what, row.evidence) for row in trace.losses.itertuples()]
+
+
+def with_machine(**samples):
+    return FACTS | {"machine": MACHINE | {"samples": MACHINE["samples"] | samples}}
+
+
+def test_what_is_whole_is_there_and_nothing_is_told(trace):
+    (trace / "capture.json").write_text(json.dumps(FACTS))
+    assert read(trace, strict=True).capture == FACTS
+    assert told(read(trace)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(FACTS)[:60],
+        "",
+        "[1]",
+        "[" * 200_000,
+        '{"exit_code": ' + "9" * 5000 + "}",
+        b"\xff\xfe{",
+        b'{"x": "' + b"x" * (17 << 20) + b'"}',
+    ],
+    ids=["cut", "empty", "list", "nested", "digits", "bytes", "large"],
+)
+def test_a_file_that_is_not_whole_is_told_and_costs_no_event(trace, text):
+    whole = read(trace)
+    (trace / "capture.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    without = read(trace)
+    assert without.capture is None
+    assert without.events.equals(whole.events)
+    ((what, evidence),) = told(without)
+    assert what == Loss.DETAILS
+    assert evidence.startswith("capture.json: ")
+    assert f"Some details of devices and events could not be read ({evidence})." in without.notes
+    with pytest.raises(TraceError, match=r"is damaged: .*capture\.json"):
+        read(trace, strict=True)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_regular_file_is_not_read(trace, make):
+    make(trace / "capture.json")
+    ((_, evidence),) = told(read(trace))
+    assert evidence.startswith("capture.json: ")
+
+
+@pytest.mark.parametrize(
+    ("facts", "name"),
+    [
+        (FACTS | {"exit_code": "x"}, "exit_code"),
+        (FACTS | {"machines": {"a": 1}}, "machines"),
+        (FACTS | {"machines": ["a"]}, "machines"),
+        (FACTS | {"usable_cores": 1e300}, "usable_cores"),
+        (FACTS | {"commit": {}}, "commit"),
+        (FACTS | {"machine": "x"}, "machine"),
+        (FACTS | {"machine": MACHINE | {"cores": 2**63}}, "machine"),
+        (FACTS | {"machine": MACHINE | {"load_average": [1e300]}}, "machine"),
+        (with_machine(unix_ns=[2**63, 1795728427608637602]), "machine"),
+        (with_machine(unix_ns=[]), "machine"),
+        (with_machine(own_cpu_s=[0.0, "x"]), "machine"),
+        (with_machine(own_cpu_s=[0.0, float("nan")]), "machine"),
+        (with_machine(other_cpu_s=[0.0]), "machine"),
+        (with_machine(stolen_cpu_s=None), "machine"),
+        (with_machine(frequency_mhz=[1e300, 1e300]), "machine"),
+    ],
+)
+def test_a_value_that_is_not_of_its_form_costs_itself(trace, tmp_path, facts, name):
+    (trace / "capture.json").write_text(json.dumps(facts))
+    one = read(trace)
+    assert one.capture == {key: value for key, value in FACTS.items() if key != name}
+    ((what, evidence),) = told(one)
+    assert (what, evidence.startswith(f"capture.json: {name}: ")) == (Loss.DETAILS, True)
+    report(trace, tmp_path.parent / f"{tmp_path.name}-report")
+
+
+def test_a_summary_tells_what_is_lost_of_the_capture(trace, tmp_path):
+    path = tmp_path.parent / f"{tmp_path.name}.tracekit.zip"
+    for text in (json.dumps(FACTS | {"exit_code": "x"}), "{"):
+        (trace / "capture.json").write_text(text)
+        summary.write(host_trace(trace), path)
+        assert read(path).capture == read(trace).capture
+        assert told(read(path)) == told(read(trace))
