@@ -87,6 +87,8 @@ _KEY = re.compile(r"([a-z ]+) RendezvousKey\b")
 _EVENT_RECORD = re.compile(r"(?:cuda|cu|hip)EventRecord(?:WithFlags)?(?![A-Za-z])")
 _SYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy(?!\w*Async)")
 _ASYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy\w*Async")
+_KERNEL_LAUNCH = re.compile(r"(?:cuda|cu|hip)Launch(?:Cooperative)?Kernel")
+_MEMSET = re.compile(r"(?:cuda|cu|hip)Memset")
 _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
 _GRAPH_BUILDING = re.compile(r"(?:cu|cuda|hip)Graph(Create|Add|Instantiate|Launch|Exec|Destroy)")
 # cudaMalloc, cudaMallocHost, cudaHostAlloc, cudaHostRegister, cuMemAlloc_v2, cuMemHostAlloc, hipHostMalloc, hipMalloc.
@@ -227,6 +229,27 @@ def launches(name: str) -> bool:
 def launches_host_function(name: str) -> bool:
     """Whether a call of this name puts a function of the host on a stream, of which no device has a row."""
     return bool(_HOST_FUNCTION.match(name))
+
+
+def launches_a_kernel(name: str) -> bool:
+    """Whether a call of this name starts a kernel, and no graph: `cudaLaunchKernel_v7000`, `cuLaunchKernelEx`."""
+    return bool(_KERNEL_LAUNCH.match(name))
+
+
+def sets_memory(name: str) -> bool:
+    """Whether a call of this name asks for a memset."""
+    return bool(_MEMSET.match(name))
+
+
+def copies_memory(name: str) -> bool:
+    """Whether a call of this name asks for a copy: `cudaMemcpyAsync`, `cuMemcpyDtoH_v2`."""
+    return copies_synchronously(name) or copies_asynchronously(name)
+
+
+def begins_capture(name: str) -> bool:
+    """Whether what a stream is given after a call of this name goes into a graph, and starts nothing."""
+    match = _CAPTURE.match(name)
+    return bool(match and match[1] == "Begin")
 
 
 def copies_synchronously(name: str) -> bool:

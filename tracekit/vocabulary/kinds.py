@@ -179,6 +179,9 @@ _TELLING = re.compile(
     r"(annotation|marker|range|counter)s?|sync|synchroni[sz](e|ation)|wait(s|ing)?|overhead|insight|profiler|power|idle"
     r"|correlation"
 )
+_OTHER_LINES = re.compile(
+    r"Steps|Sparse Core|Framework|TensorFlow|Source|XLA TraceMe|Launch Stats|Host Offload|_counters_|.*(Overlay|Sync)"
+)
 _EVENT_OF_GPU = re.compile(r"(cuda|gpu|hip|rocm|xpu)_event")
 _WORKING = re.compile(r"(kernel|op|task|collective)s?|memcpy|memset|copy|copies|dma|comm|graph")
 _BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
@@ -271,6 +274,12 @@ def says_work(category: str) -> bool:
 
 def _has_part(category: str, words: re.Pattern[str]) -> bool:
     return any(words.fullmatch(part) for part in category.lower().split("_"))
+
+
+def says_no_work(line: str) -> bool:
+    """Whether a line of a TPU's plane repeats what its operations and programs are, or holds none
+    (xla/tsl/profiler/utils/xplane_schema.cc, and real traces)."""
+    return _OTHER_LINES.match(line) is not None
 
 
 def is_memset(words: str) -> bool:

@@ -75,10 +75,10 @@ def test_stats_of_another_type_are_counted_and_cost_no_others(tmp_path, stats):
 
 def test_events_without_a_thread_are_counted(tmp_path):
     text, tpu = Text(), "/device:TPU:0"
-    text.event(tpu, "XLA Ops", "a", "1", "2")
+    text.event(tpu, "XLA Modules", "jit_f(1)", "1", "2").event(tpu, "XLA Ops", "a", "1", "2")
     text.events.append(text.events[-1].replace('"tid"', '"other"'))
     assert table(text.read(tmp_path).losses, "what", "lost", "total", "evidence") == [
-        ["events", 1, 2, "without a thread"]
+        ["events", 1, 3, "without a thread"]
     ]
 
 

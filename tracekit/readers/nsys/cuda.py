@@ -20,7 +20,17 @@ from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, rows, select, strings, tables_of
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.collectives import operation
-from tracekit.vocabulary.host_calls import SyncCall, asks_if_done, records_event, stands_aside, sync_call
+from tracekit.vocabulary.host_calls import (
+    SyncCall,
+    asks_if_done,
+    begins_capture,
+    copies_memory,
+    launches_a_kernel,
+    records_event,
+    sets_memory,
+    stands_aside,
+    sync_call,
+)
 from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.losses import Loss
 
@@ -32,13 +42,8 @@ _COPIES = (f"{_ACTIVITY}MEMCPY", f"{_ACTIVITY}MEMCPY2")
 _SETS = (f"{_ACTIVITY}MEMSET",)
 _GRAPHS = (f"{_ACTIVITY}GRAPH_TRACE",)
 _CALLS = (f"{_ACTIVITY}RUNTIME", f"{_ACTIVITY}DRIVER")
-# What starts each kind of work, by the name of the call. While a graph is captured, calls start nothing.
-_STARTING = (
-    (re.compile(r"cu(?:da)?Launch(?:Cooperative)?Kernel"), _KERNELS),
-    (re.compile(r"cu(?:da)?Memcpy"), _COPIES),
-    (re.compile(r"cu(?:da)?Memset"), _SETS),
-)
-_CAPTURING = re.compile(r"cu(?:da)?StreamBeginCapture")
+# Which calls start the work of these tables. While a graph is captured, calls start nothing.
+_STARTING = ((launches_a_kernel, _KERNELS), (copies_memory, _COPIES), (sets_memory, _SETS))
 # Calls that fail, or copy no bytes, start nothing either.
 _FEWEST_CALLS = 3
 # Tables with times that are no work of a device: waits, events, the profiler's own work.
@@ -150,9 +155,9 @@ def count_lost_tables(export: Export, work: Work, calls: Calls) -> None:
     texts = strings(export, names)
     names_of_calls = [texts.get(name_id, "") for name_id in names.tolist()]
     number = np.bincount(which, minlength=len(names_of_calls)).tolist()
-    is_captured = any(_CAPTURING.match(name) for name in names_of_calls)
-    for pattern, tables in () if is_captured else _STARTING:
-        starting = sum(count for name, count in zip(names_of_calls, number, strict=True) if pattern.match(name))
+    is_captured = any(map(begins_capture, names_of_calls))
+    for starts, tables in () if is_captured else _STARTING:
+        starting = sum(count for name, count in zip(names_of_calls, number, strict=True) if starts(name))
         if starting >= _FEWEST_CALLS and not _has_rows(export, tables):
             evidence = f"no rows of {tables[0]}, which {starting:,} calls of CUDA started"
             export.lost.append(Lost(Loss.TABLES, 1, None, evidence))

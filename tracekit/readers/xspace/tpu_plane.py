@@ -37,10 +37,6 @@ _OPS = ("XLA Ops", "Sparse Core Ops")
 _IN_FLIGHT = ("Async XLA Ops",)
 _MODULES = ("XLA Modules", "Sparse Core Modules")
 LINES = frozenset({*_OPS, *_IN_FLIGHT, *_MODULES})
-# Lines that repeat what stands on these, or hold no work (xla/tsl/profiler/utils/xplane_schema.cc, and real traces).
-OTHER_LINES = re.compile(
-    r"Steps|Sparse Core|Framework|TensorFlow|Source|XLA TraceMe|Launch Stats|Host Offload|_counters_|.*(Overlay|Sync)"
-)
 
 # `slice-start.3`, and `reduce-scatter.5.call-start` of what a SparseCore runs.
 _HALF_NAME = re.compile(r"([a-z-]+?)(?:\.\d+|\.call|\.async|\.remat\w*|\.clone)*-(start|update|done)(?:\.\w+)*")

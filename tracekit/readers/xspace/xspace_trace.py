@@ -43,7 +43,7 @@ from tracekit.trace import (
     Trace,
 )
 from tracekit.vocabulary.host_calls import TPU_LAUNCHES, launches
-from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.kinds import Kind, says_no_work
 from tracekit.vocabulary.losses import Loss
 
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
@@ -219,7 +219,7 @@ def is_decoded(plane_name: str, line_name: str, line_id: int) -> bool:
         return line_name not in gpu_plane.DERIVED
     if line_name in tpu_plane.LINES or not device:
         return bool(device)
-    return not is_sparse_core(device) and not tpu_plane.OTHER_LINES.match(line_name)
+    return not is_sparse_core(device) and not says_no_work(line_name)
 
 
 def _devices(space: XSpace) -> list[tuple[Plane, str]]:
