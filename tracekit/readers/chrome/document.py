@@ -63,8 +63,8 @@ class Document:
     has a time; metadata (`ph` M) has none, whatever its `ts` says. `phaseless`: shape (n,), whether it has a `ts` and
     no phase that there is: what it was is lost, its time too. `far`: shape (n,), whether its time is none as it is far
     from all others, which `lost` counts. `base_ps`: the earliest time, on the file's own axis, which may count from
-    1970 and exceed int64. `arguments`: the text of `args`, in pieces. `notes`: what was
-    repaired or is missing, `lost` what is damaged.
+    1970 and exceed int64. `arguments`: the text of `args`, in pieces. `notes`: what was repaired or is missing, `lost`
+    what is damaged.
     """
 
     head: dict[str, Any]
@@ -197,9 +197,7 @@ def load(path: Path) -> Document:
     start_ps, timed, base_ps = _rebased(starts, times)
     far = times & ~timed
     del starts, times
-    if (
-        len(far) >= _MANY
-    ):  # of a million events what was freed on the way is 50 MB, on top of which a reader would stand
+    if len(far) >= _MANY:  # of a million events 30 MB, on top of which a reader would stand
         heap.give_back()
     return Document(
         head=text.head,
