@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from tracekit.files import refuse_inside, replaced, trace_name, write_all
         ("somewhere/host.xplane.pb", "host"),
         ("rank0.pt.trace.json.gz", "rank0"),
         ("run.sqlite", "run"),
+        ("a" * 250, "a" * 191 + f"-{zlib.crc32(b'a' * 250):08x}"),
+        ("ä" * 120 + ".sqlite", "ä" * 95 + f"-{zlib.crc32(('ä' * 120).encode()):08x}"),
     ],
 )
 def test_a_trace_is_called_after_its_log_directory_or_its_file(path, name):
@@ -70,6 +73,34 @@ def test_what_cannot_be_written_leaves_the_file_that_was_there(tmp_path):
         write_all(tmp_path, "The page", {"b": b"new", "a": b"new"})
     assert (tmp_path / "a").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_the_draft_of_any_name_has_one_that_a_disk_takes(tmp_path):
+    path = tmp_path / ("ä" * 120 + ".csv")
+    replaced(path, lambda draft: draft.write_text("new"))
+    assert path.read_text() == "new"
+
+
+def test_a_pipe_takes_what_a_file_would_hold_and_stays(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        replaced(pipe, lambda draft: draft.write_text("new"))
+        assert reader.communicate(timeout=30)[0] == b"new"
+    assert pipe.is_fifo()
+    assert [*tmp_path.iterdir()] == [pipe]
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_what_a_process_has_open_takes_it_and_stays(tmp_path, link):
+    with open(tmp_path / "log", "w+") as file:
+        path = Path(f"/proc/self/fd/{file.fileno()}")
+        if link:
+            (tmp_path / "stdout").symlink_to(path)
+            path = tmp_path / "stdout"
+        replaced(path, lambda draft: draft.write_text("new"))
+        assert file.read() == "new"
+        assert path.is_symlink()
 
 
 NAMES = ("a.txt", "frames", "last.json")
@@ -124,6 +155,34 @@ def test_old_entries_go_and_files_of_others_stay(out):
     with files.whole_directory(out, NAMES, "last.json") as draft:
         (draft / "last.json").write_text("new")
     assert texts(out) == {"notes.md": "mine", "last.json": "new"}
+
+
+def test_a_mounted_directory_gets_all_of_it(tmp_path):
+    program = """
+import sys
+from pathlib import Path
+from tracekit import files
+sys.path.insert(0, sys.argv[2])
+from tests.test_files import NAMES, fill, texts
+out = Path(sys.argv[1])
+for text in ("old", "new"):
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        fill(draft, text)
+    assert {*texts(out).values()} == {text}
+assert [*out.parent.iterdir()] == [out]
+"""
+    (out := tmp_path / "out").mkdir()
+    for mount in ("mount -t tmpfs none", f"mount --bind {out}"):
+        command = f'{mount} {out} && echo mounted && "$0" -c "$1" {out} {files.__file__.rpartition("/tracekit/")[0]}'
+        done = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", command, sys.executable, program],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if "mounted" not in done.stdout:
+            pytest.skip(f"no directory can be mounted here: {done.stderr}")
+        assert done.returncode == 0, done.stderr
 
 
 def others_of(out):

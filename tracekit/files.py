@@ -30,8 +30,9 @@ _REPORT = re.compile(rb'\s*\{\s*"schema":\s*\d+,\s*"trace":')
 _OF_DIRECTORY, _OF_FILE = re.compile(r"[a-z0-9_]{8}"), re.compile(r"[0-9a-f]{16}")
 # From linux/fcntl.h and linux/fs.h.
 _HERE, _RENAME_EXCHANGE = -100, 2
-# What a file may be called on every system, without the names of devices there.
-_LONGEST_NAME = 60
+# What a file may be called on every system, without the names of devices there; and how many bytes are left for what a
+# trace is called, of 255, beside what it ends in.
+_LONGEST_NAME, _LONGEST_TRACE_NAME = 60, 200
 # What the names of trace files end in, from the outside in.
 _SUFFIXES = (
     *(".zip", ".tracekit", ".gz", ".pb", ".xplane", ".json", ".trace", ".pt", ".sqlite"),
@@ -64,7 +65,14 @@ def trace_name(trace_path: str | os.PathLike[str]) -> str:
     name = parts[-1]
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
+    if len(os.fsencode(name)) > _LONGEST_TRACE_NAME:
+        name = f"{_beginning(name, _LONGEST_TRACE_NAME - 9)}-{zlib.crc32(os.fsencode(name)):08x}"
     return name
+
+
+def _beginning(name: str, most: int) -> str:
+    """The whole letters among the first bytes of a name, at `most` so many, without those that are no text."""
+    return os.fsencode(name)[:most].decode("utf-8", "ignore")
 
 
 def file_part(name: str) -> list[str]:
@@ -155,8 +163,18 @@ def refuse_saved_report(path: str | os.PathLike[str]) -> None:
 
 
 def replaced(path: Path, fill: Callable[[Path], object]) -> None:
-    """Fill a file beside `path` and move it there, so that `path` is never half-written."""
-    start = f".{path.name[:_LONGEST_NAME]}."
+    """Fill a file beside `path` and move it there, so that `path` is never half-written.
+
+    A pipe, a terminal or a device takes what the file would hold, and stays; so does what a process has open, such as
+    `/dev/stdout`.
+    """
+    if is_open_or_special(path):
+        with tempfile.TemporaryDirectory(prefix="tracekit-") as directory:
+            fill(whole := Path(directory, path.name))
+            with whole.open("rb") as file, path.open("ab") as there:
+                shutil.copyfileobj(file, there)
+        return
+    start = f".{_beginning(path.name, _LONGEST_NAME)}."
 
     def made() -> Path:
         draft = path.with_name(start + secrets.token_hex(8))
@@ -173,19 +191,31 @@ def replaced(path: Path, fill: Callable[[Path], object]) -> None:
             draft.unlink(missing_ok=True)
 
 
+def is_open_or_special(path: Path) -> bool:
+    """Whether `path` names neither a file or directory, nor nothing, nor a link to these that lies on a disk."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    target = os.readlink(path) if path.is_symlink() else ""
+    is_of_processes = any(place.startswith("/proc/") for place in (os.path.abspath(path), target))
+    return is_of_processes or not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
+
+
 @contextmanager
 def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path]:
     """A draft of a directory that takes the place of the entries of `out` called as `own` says, at the end of a context
     that raised nothing: what is in `out` is all old or all new, whenever a process ends or a disk is full.
 
     The files of others in `out` stay. Where the system cannot exchange directories, or `out` holds other directories
-    too or is where this process works, entries are moved one by one, and `last` is not there meanwhile. Drafts that
-    processes left which were killed are removed.
+    too, is a mount or is where this process works, entries are moved one by one, and `last` is not there meanwhile.
+    Drafts that processes left which were killed are removed.
     """
     out = out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out if out.is_dir() and not os.access(out.parent, os.W_OK) else out.parent
-    start = f".{out.name[:_LONGEST_NAME]}."
+    is_apart = out.is_dir() and (not os.access(out.parent, os.W_OK) or _mount(out) != _mount(out.parent))
+    beside = out if is_apart else out.parent
+    start = f".{_beginning(out.name, _LONGEST_NAME)}."
     for stale in _stale(beside, start, _OF_DIRECTORY):
         with suppress(FileNotFoundError):  # who exchanged it for the directory has removed it meanwhile
             if all(name in own or _is_same(stale / name, out / name) for name in os.listdir(stale)):
@@ -201,6 +231,19 @@ def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path
                     _move_entries(draft, out, own, last)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+def _mount(directory: Path) -> tuple[int, str]:
+    """What a directory is mounted from: nothing can be moved from one mount to another, of one disk either."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        number = ""
+        with suppress(OSError):  # without Linux's /proc
+            lines = Path(f"/proc/self/fdinfo/{opened}").read_text().splitlines()
+            number = next((line for line in lines if line.startswith("mnt_id:")), "")
+        return os.fstat(opened).st_dev, number
+    finally:
+        os.close(opened)
 
 
 @contextmanager

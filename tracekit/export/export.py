@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit import remote
 from tracekit.errors import TracekitError
 from tracekit.export import FORMATS, FRAMES, PERFETTO, SUFFIXES
-from tracekit.files import refuse_inside, replaced, trace_name
+from tracekit.files import is_open_or_special, refuse_inside, replaced, trace_name
 
 if TYPE_CHECKING:
     from tracekit.timeline.timeline import Source, Timeline
@@ -187,7 +187,7 @@ def _write(files: Files, source: str, force: bool) -> None:
             refuse_inside(path, source)
         if path.is_dir():
             raise TracekitError(f"{path} is a directory; give the file to write with --out.")
-        if path.exists() and not force:
+        if path.exists() and not force and not is_open_or_special(path):
             raise _already_there(path)
     for path, fill in files.items():
         try:

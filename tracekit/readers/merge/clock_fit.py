@@ -131,8 +131,8 @@ def fit(times_ps: Column, ahead_ps: Column, resolution_ps: int, is_known: bool =
             return with_drift
         # A drift that is not proven parts those that agree, too: what they leave open of an offset is the larger.
         agreeing = agreeing if _enough(agreeing) else on_line
-    if not _enough(agreeing):
-        return None
+    if not _enough(agreeing) or _line(times_ps, ahead_ps, resolution_ps, agreeing):
+        return None  # too few agree on an offset, or they surely drift, on which too few agree
     inside = ahead_ps[agreeing]
     at = int(times_ps[0]) + int(np.median(times_ps - times_ps[0]))
     offset = int(inside[0]) + int(np.median(inside - inside[0]))
@@ -140,7 +140,17 @@ def fit(times_ps: Column, ahead_ps: Column, resolution_ps: int, is_known: bool =
     error = _quantile(len(inside) - 1) * deviation / math.sqrt(len(inside))
     length = float(np.std(times_ps[agreeing] - at)) * math.sqrt(len(inside))
     drift_error = _quantile(len(inside) - 2) * deviation / length if length else math.inf
+    if not is_known and not _holds(times_ps, agreeing, drift_error, max(int(np.ptp(inside)), ENDS_APART_PS)):
+        return None
     return Fit(Line(at, -offset), agreeing, error, drift_error, max(int(np.ptp(inside)), resolution_ps))
+
+
+def _holds(times_ps: Column, agreeing: Mask, drift_error: float, apart_ps: int) -> bool:
+    """Whether an offset holds at all of the times, not only where points agree on it: out to the others, what these
+    points leave open of a drift, which is no faster than clocks are, adds no more than `apart_ps`."""
+    inside = times_ps[agreeing]
+    beyond = max(int(inside.min() - times_ps.min()), int(times_ps.max() - inside.max()))
+    return min(drift_error, _FASTEST) * beyond <= apart_ps
 
 
 def by_chance(spread_ps: int, apart_ps: int, agreeing: int, tries: int = 1) -> bool:
