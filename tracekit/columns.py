@@ -13,13 +13,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
+from tracekit.units import spelt
 
 # What a spreadsheet takes for a formula where a field of CSV starts with it, also in full width or behind what some of
 # them strip, and the mark that keeps it from that: https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULA = re.compile("[\\s\x00-\x1f\x7f-\xa0\u200b\u2060\ufeff]*[-=+@\uff1d\uff0b\uff0d\uff20]|[\t\r']")
 _NO_FORMULA = "'"
 # How Python writes a byte of a file's name that is not UTF-8.
-_NO_UNICODE = re.compile("[\udc80-\udcff]")
 _NO_STRINGS = pd.Index([], dtype="str")
 _INTEGERS = pd.Int64Dtype()
 # With more of them per row, a hash table is quicker than a count of each.
@@ -104,14 +104,6 @@ def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Ca
 def _of_labels(labels: tuple[str, ...]) -> pd.CategoricalDtype:
     """A dtype with these categories; the planes of a file share theirs, and columns that do are joined at once."""
     return pd.CategoricalDtype(_strings(labels))
-
-
-def spelt(text: str) -> str:
-    """`text` in Unicode: the bytes of a file's name that are none stand as escapes, such as `\\xff`."""
-    if text.isascii():
-        return text
-    bytes_spelt = _NO_UNICODE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
-    return bytes_spelt.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def no_formula(text: str) -> str:

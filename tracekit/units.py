@@ -14,6 +14,8 @@ from typing import Any
 _NO_SIGN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 # Inside words and emoji they are harmless, but terminals do not agree on how wide what they join is.
 _JOINERS = "\u200c\u200d"
+# What Python makes of bytes that are no UTF-8.
+_NO_UNICODE = re.compile("[\udc80-\udcff]")
 
 DASH = "-"
 _TIMES = (("ps", 1), ("ns", 10**3), ("µs", 10**6), ("ms", 10**9), ("s", 10**12))
@@ -240,6 +242,14 @@ def others(numbers: Collection[int], last: int, first: int = 0) -> tuple[int, st
     runs = [(start, end) for start, end in zip(starts, ends, strict=True) if start <= end]
     listed = ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in runs)
     return sum(end - start + 1 for start, end in runs), listed
+
+
+def spelt(text: str) -> str:
+    """`text` in Unicode: the bytes of a file's name that are none stand as escapes, such as `\\xff`."""
+    if text.isascii():
+        return text
+    bytes_spelt = _NO_UNICODE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
+    return bytes_spelt.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def safe(text: str) -> str:

@@ -221,6 +221,30 @@ def test_what_is_no_trace_is_refused_in_one_sentence(tmp_path, name):
         tensorboard.serve(tmp_path / name)
 
 
+def test_a_pipe_and_a_link_to_nothing_beside_a_run_are_passed_over(tmp_path):
+    profile = make_logdir(tmp_path, "r") / "plugins" / "profile"
+    for run in ("r", "s"):
+        (profile / run).mkdir(exist_ok=True)
+        os.mkfifo(profile / run / "pipe.xplane.pb")
+        (profile / run / "link.xplane.pb").symlink_to("nothing")
+    assert tensorboard.find_runs(tmp_path) == {"r": [profile / "r" / "host.xplane.pb"]}
+
+
+def test_a_run_given_as_the_directory_above_has_its_real_name(logdir, monkeypatch):
+    (run := logdir / "plugins" / "profile" / "second" / "sub").mkdir(exist_ok=True)
+    monkeypatch.chdir(run)
+    assert [*tensorboard.find_runs(Path(".."))] == ["second"]
+    run.rmdir()
+
+
+def test_names_that_are_no_text_are_spelt(tmp_path):
+    run = os.fsdecode(b"r\xff")
+    logdir = make_logdir(tmp_path / "trace", run)
+    with serving(str(logdir), "--port", "0", "--run", run, temporary=tmp_path) as (_, address):
+        assert parse_qs(urlsplit(address).query)["run"] == [r"r\xff"]
+        assert json.loads(get(address, "/data/plugin/profile/hosts", run=r"r\xff", tag="trace_viewer@"))
+
+
 def test_an_unknown_run_is_refused_with_the_runs_that_there_are(logdir):
     with pytest.raises(ViewError, match=r"holds no run 'gone'; its runs are: train/nested, first run, second$"):
         tensorboard.serve(logdir, run="gone")

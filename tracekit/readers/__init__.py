@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tracekit import executors, remote
-from tracekit.columns import concat, constant, frame, records, spelt
+from tracekit.columns import concat, constant, frame, records
 from tracekit.errors import TraceError, TracekitError, fault
 from tracekit.files import path_of
 from tracekit.readers import capture_facts, chrome, device_clocks, find, formats, losses, merge, summary
@@ -28,6 +28,7 @@ from tracekit.readers.formats import NSYS_PARQUET, SUMMARY, FileType
 from tracekit.readers.losses import Lost
 from tracekit.readers.summary import HostTrace
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, Trace
+from tracekit.units import spelt
 from tracekit.vocabulary import rules
 from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tracekit.errors import ViewError
+from tracekit.files import regular_bytes
 from tracekit.readers import protobuf_decoder as protobuf
 
 _METADATA = b"/host:metadata"
@@ -15,13 +16,14 @@ _SEPARATORS = bytes.maketrans(b"/\\", b"__")
 Span = tuple[int, int]
 
 
-def without_directories(file: Path) -> bytes | None:
-    """The bytes of an XSpace with `_` for what separates directories in the names of its programs; None where no name
-    has any, so that the file itself may be shown.
+def without_directories(file: Path) -> tuple[bytes, bool]:
+    """The bytes of an XSpace with `_` for what separates directories in the names of its programs, and whether there
+    was any.
 
-    Raises ViewError for a file that is damaged: XProf may find names in it that are not found here.
+    Raises OSError where it is no regular file, and ViewError for one that is damaged: XProf may find names in it that
+    are not found here.
     """
-    held = file.read_bytes()  # a map of it would end this process where the file is cut meanwhile
+    held = regular_bytes(file)  # a map of it would end this process where the file is cut meanwhile
     try:
         changes = [*_changes(held)]
     except protobuf.Broken as broken:
@@ -30,11 +32,11 @@ def without_directories(file: Path) -> bytes | None:
             "reads what is whole of it"
         ) from None
     if not changes:
-        return None
+        return held, False
     changed = bytearray(held)
     for (start, end), new in changes:
         changed[start:end] = new
-    return bytes(changed)
+    return bytes(changed), True
 
 
 def _changes(buf: bytes) -> Iterator[tuple[Span, bytes]]:

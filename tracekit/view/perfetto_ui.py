@@ -18,7 +18,7 @@ from urllib.parse import quote
 from tracekit import remote
 from tracekit.errors import ViewError
 from tracekit.files import trace_name
-from tracekit.units import safe
+from tracekit.units import safe, spelt
 from tracekit.view import server_process
 
 VARIABLE = "TRACEKIT_PERFETTO_UI"
@@ -61,7 +61,7 @@ def serve(
         command = [sys.executable, "-P", str(_SERVER), str(ui), str(directory), server_process.HOST, str(port)]
         with server_process.server("The server of the Perfetto UI", command, directory) as (process, root):
             print("Exporting the trace for Perfetto ...", file=sys.stderr, flush=True)
-            name = f"{trace_name(trace_dir)}.pftrace.gz"
+            name = f"{spelt(trace_name(trace_dir))}.pftrace.gz"
             export(trace_dir, run, directory / name)
             # Below /ui/ the UI installs no service worker, which would answer for other pages of this address later.
             address = f"{root}/ui/#!/?url={quote(f'{root}/trace/{quote(name)}', safe='')}"

@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from tracekit.errors import TracekitError, ViewError
-from tracekit.units import safe
-from tracekit.view import server_process
+from tracekit.units import safe, spelt
+from tracekit.view import server_process, tensorboard_server
 from tracekit.view.file_names import without_directories
 
 SUFFIX = ".xplane.pb"
@@ -31,6 +31,7 @@ def serve(trace_dir: Path, *, name: str = "", port: int = 6006, run: str | None 
     ends by itself.
     """
     files = find_runs(trace_dir)
+    run = None if run is None else spelt(run)
     if run is not None and run not in files:
         raise ViewError(f"{trace_dir} holds no run {run!r}; its runs are: {', '.join(files)}")
     _check_installed()
@@ -54,17 +55,18 @@ def find_runs(path: Path) -> dict[str, list[Path]]:
     """The trace files of each run, by the name that TensorBoard gives to it; the newest run is the last.
 
     A run below a subdirectory of the logdir is called `subdirectory/run`. A run directory or a file may stand anywhere.
+    What is called like a trace file and is none, such as a link to nothing or a pipe, is passed over.
     """
-    path = path.absolute()
+    path = path.resolve() if ".." in path.parts else path.absolute()
     if path.is_file() and path.name.endswith(SUFFIX):
-        return {path.parent.name: [path]}
-    if files := sorted(path.glob(f"*{SUFFIX}")):
-        return {path.name: files}
+        return {spelt(path.parent.name): [path]}
+    if files := sorted(filter(Path.is_file, path.glob(f"*{SUFFIX}"))):
+        return {spelt(path.name): files}
     runs: dict[str, list[Path]] = {}
     logdir = Path(re.sub("/plugins(/profile)?$", "", str(path)))
-    files = sorted(logdir.glob(f"**/plugins/profile/*/*{SUFFIX}"), key=lambda file: file.stat().st_mtime_ns)
-    for file in files:
-        name = str(file.parents[3].relative_to(logdir) / file.parent.name)
+    found = filter(Path.is_file, logdir.glob(f"**/plugins/profile/*/*{SUFFIX}"))
+    for file in sorted(found, key=lambda file: file.stat().st_mtime_ns):
+        name = spelt(str(file.parents[3].relative_to(logdir) / file.parent.name))
         runs[name] = [*runs.pop(name, []), file]
     if not runs:
         raise ViewError(_reason(path))
@@ -110,13 +112,18 @@ def _check_installed() -> None:
 
 
 def _link(mirror: Path, runs: dict[str, list[Path]]) -> None:
-    """Make `mirror` a logdir of links to the trace files, and of copies of those that name files elsewhere."""
+    """Make `mirror` a logdir of links to the trace files, and of copies of those that name files elsewhere.
+
+    A file may change while it is served. Where the server may write elsewhere then, all are copied.
+    """
+    is_confined = tensorboard_server.landlock_version() > 0
     for run, files in runs.items():
         subdirectory, _, name = run.rpartition("/")
         directory = mirror / subdirectory / "plugins" / "profile" / name
         directory.mkdir(parents=True)
         for file in files:
-            if (copy := without_directories(file)) is None:
-                (directory / file.name).symlink_to(file.resolve())
+            content, is_changed = without_directories(file)
+            if is_confined and not is_changed:
+                (directory / spelt(file.name)).symlink_to(file.resolve())
             else:
-                (directory / file.name).write_bytes(copy)
+                (directory / spelt(file.name)).write_bytes(content)

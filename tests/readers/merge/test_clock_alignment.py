@@ -465,14 +465,15 @@ def errors(job, clocks):
 
 
 def left_open(job):
-    """What the scatter of the ends leaves open of two ranks' clocks, in five errors of a line, and the skew; and at the
-    ends of the span, what a drift does that chance may explain in one of 10,000 cases (Student's t): it is not told."""
+    """What the scatter of the ends leaves open of two ranks' clocks, in five errors of a line; at the ends of the span,
+    what a drift does that chance may explain in one of 10,000 cases (Student's t): it is not told; and what ends may be
+    apart that agree, where they are (10 us), and beyond them up to the others (10 us)."""
     counts = [len(table) for table in job.tables]
     fewest = max(min(counts) - (max(counts) - min(counts)) // 2, 5)
     student = np.interp(fewest - 2, [3, 4, 5, 6, 8, 10, 20, 30], [28.0, 15.5, 11.2, 9.1, 7.1, 6.2, 4.8, 4.5])
     untold = max(student * np.sqrt(12 * (fewest - 1) / (fewest * (fewest + 1))), 4) / 2
     deviation = np.sqrt(2) * max(job.jitter, 0.01)
-    return deviation * (15 * 2 / np.sqrt(fewest) + 2 * untold) + 12
+    return deviation * (15 * 2 / np.sqrt(fewest) + 2 * untold) + 22
 
 
 def test_a_drift_is_found_where_four_of_ten_ends_are_wrong_and_one_of_these_is_near_to_no_drift():

@@ -160,6 +160,7 @@ def align(events: pd.DataFrame, hosts: Sequence[str], timed: Sequence[bool]) -> 
             fitted_clocks = _fitted(middle, pairs.around(middle, list(links)))
             first = next(name for name in links if name in fitted_clocks and not fitted_clocks[name].line)
             clocks |= _fitted(first, pairs.around(first, list(links))) if first != middle else fitted_clocks
+            clocks.setdefault(host, Clock(host, host))  # what is proven of it seen from others is a near thing
     ordered = [clocks[host] for host in hosts]
     return ordered, _notes(ordered, pairs)
 

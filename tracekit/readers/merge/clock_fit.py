@@ -7,6 +7,7 @@ any one, with no residual at all: only what agrees beyond that is evidence.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,17 +141,21 @@ def fit(times_ps: Column, ahead_ps: Column, resolution_ps: int, is_known: bool =
     error = _quantile(len(inside) - 1) * deviation / math.sqrt(len(inside))
     length = float(np.std(times_ps[agreeing] - at)) * math.sqrt(len(inside))
     drift_error = _quantile(len(inside) - 2) * deviation / length if length else math.inf
-    if not is_known and not _holds(times_ps, agreeing, drift_error, max(int(np.ptp(inside)), ENDS_APART_PS)):
+    if not _holds(times_ps, ahead_ps, resolution_ps, agreeing):
         return None
     return Fit(Line(at, -offset), agreeing, error, drift_error, max(int(np.ptp(inside)), resolution_ps))
 
 
-def _holds(times_ps: Column, agreeing: Mask, drift_error: float, apart_ps: int) -> bool:
-    """Whether an offset holds at all of the times, not only where points agree on it: out to the others, what these
-    points leave open of a drift, which is no faster than clocks are, adds no more than `apart_ps`."""
+def _holds(times_ps: Column, ahead_ps: Column, resolution_ps: int, agreeing: Mask) -> bool:
+    """Whether an offset holds at all of the times, not only where points agree on it: out to the others, a drift of
+    these points, of which nobody knows whether it is one, changes no more than what agrees may differ by."""
     inside = times_ps[agreeing]
     beyond = max(int(inside.min() - times_ps.min()), int(times_ps.max() - inside.max()))
-    return min(drift_error, _FASTEST) * beyond <= apart_ps
+    if not beyond:
+        return True
+    line = _least_squares(times_ps[agreeing], ahead_ps[agreeing], resolution_ps)
+    drift = min(abs(line.slope) + _quantile(line.freedom) * line.standard, _FASTEST)
+    return drift * beyond <= max(ENDS_APART_PS, 2 * _DEVIATIONS * line.deviation)
 
 
 def by_chance(spread_ps: int, apart_ps: int, agreeing: int, tries: int = 1) -> bool:
@@ -262,27 +267,50 @@ def _on_a_line(times_ps: Column, ahead_ps: Column, resolution_ps: int) -> Mask:
     return agreeing
 
 
+class _Regression(NamedTuple):
+    """The line of least squares through some points: their mean time and mean value, its slope, and by `freedom`
+    degrees the deviation of the points from it, and the standard error of the slope."""
+
+    time_ps: int
+    ahead_ps: int
+    slope: float
+    freedom: int
+    deviation: float
+    standard: float
+    spread_ps: int
+
+
+def _least_squares(times_ps: Column, ahead_ps: Column, resolution_ps: int) -> _Regression:
+    """The line through at least three points, of several times or of one; then no slope is known."""
+    at, base = int(times_ps[0]), int(ahead_ps[0])
+    x, y = (times_ps - at).astype(np.float64), (ahead_ps - base).astype(np.float64)
+    apart, middle, height = x - x.mean(), float(x.mean()), float(y.mean())
+    square = float((apart**2).sum())
+    slope = float((apart * y).sum()) / square if square else 0.0
+    rest = y - height - slope * apart
+    freedom = len(x) - 2
+    deviation = max(math.sqrt(float((rest**2).sum()) / freedom), resolution_ps / 2)
+    standard = deviation / math.sqrt(square) if square else math.inf
+    spread_ps = max(round(float(np.ptp(rest))), resolution_ps)
+    return _Regression(at + round(middle), base + round(height), slope, freedom, deviation, standard, spread_ps)
+
+
 def _line(times_ps: Column, ahead_ps: Column, resolution_ps: int, agreeing: Mask) -> Fit | None:
     """The line of least squares through what agrees; None if its slope may be chance, or is none of a clock."""
-    at, base = int(times_ps[0]) + int(np.median(times_ps - times_ps[0])), int(ahead_ps[0])
-    x, y = (times_ps - at).astype(np.float64), (ahead_ps - base).astype(np.float64)
-    inside, freedom = x[agreeing] - x[agreeing].mean(), int(agreeing.sum()) - 2
-    square = float((inside**2).sum())
-    if freedom < _ENOUGH_FOR_DRIFT - 2 or not square:
+    if agreeing.sum() < _ENOUGH_FOR_DRIFT:
         return None
-    slope = float((inside * y[agreeing]).sum()) / square
-    middle, height = float(x[agreeing].mean()), float(y[agreeing].mean())
-    rest = y[agreeing] - height - slope * inside
-    deviation = max(math.sqrt(float((rest**2).sum()) / freedom), resolution_ps / 2)
-    standard = deviation / math.sqrt(square)
-    drift_error = _quantile(freedom) * standard
-    least = max(_quantile(freedom, _SURELY) * standard, _FAR * deviation / float(np.ptp(inside)))
-    if not least < abs(slope) <= _FASTEST:
+    inside = times_ps[agreeing]
+    found = _least_squares(inside, ahead_ps[agreeing], resolution_ps)
+    if not (length := float(np.ptp(inside))):
+        return None
+    least = max(_quantile(found.freedom, _SURELY) * found.standard, _FAR * found.deviation / length)
+    if not least < abs(found.slope) <= _FASTEST:
         return None
     # Shifted where that is known best. The line is asked by the clock's own time, to which it adds.
-    line = Line(at + round(middle), -(base + round(height)), slope)
-    error = _quantile(freedom) * deviation / math.sqrt(freedom + 2)
-    return Fit(line, agreeing, error, drift_error, max(round(float(np.ptp(rest))), resolution_ps))
+    line = Line(found.time_ps, -found.ahead_ps, found.slope)
+    quantile = _quantile(found.freedom)
+    error = quantile * found.deviation / math.sqrt(len(inside))
+    return Fit(line, agreeing, error, quantile * found.standard, found.spread_ps)
 
 
 def _quantile(freedom: int, of_table: NDArray[np.float64] = _QUANTILE) -> float:
