@@ -84,12 +84,27 @@ def size_of(file: Path | BytesIO) -> int:
     return file.stat().st_size if isinstance(file, Path) else file.getbuffer().nbytes
 
 
+class Bound:
+    """How many bytes of one trace or report are still to be read, of what so many `packed` ones may hold."""
+
+    def __init__(self, packed: int) -> None:
+        self.left = most_bytes(packed)
+
+    def take(self, held: int) -> None:
+        """Count bytes that are read. Raises pyarrow.ArrowInvalid beyond the bound."""
+        import pyarrow as pa
+
+        if held > self.left:
+            raise pa.ArrowInvalid(TOO_MUCH)
+        self.left -= held
+
+
 class ParquetFiles:
     """The Parquet files of one trace or report, whose values take no more than so many `packed` bytes may hold: a
     column of one value repeated takes next to nothing in a file, however many rows there are."""
 
     def __init__(self, packed: int) -> None:
-        self._left = most_bytes(packed)
+        self._bound = Bound(packed)
 
     def opened(self, source: Path | bytes) -> "ParquetFile":
         """One of them, of which everything is read. Raises pyarrow.ArrowInvalid beyond the bound of all, and OSError of
@@ -103,11 +118,11 @@ class ParquetFiles:
         if isinstance(source, Path) and source.exists() and not source.is_file():
             raise OSError(f"{source.name} is no regular file")
         file = opened()
-        held = _held(file.metadata, self._left, opened)
-        if held > self._left:
+        try:
+            self._bound.take(_held(file.metadata, self._bound.left, opened))
+        except pa.ArrowException:
             file.close()
-            raise pa.ArrowInvalid(TOO_MUCH)
-        self._left -= held
+            raise
         return file
 
 

@@ -170,3 +170,12 @@ def test_a_profiler_older_than_the_drivers_cuda_is_told(read, nsys_version, cuda
             "Nsight Systems 2023.4 is older than the driver's CUDA 13.0: of a program built for that, work may be "
             "missing without a word. To be sure, record it with 2025.3 or newer.",
         )
+
+
+def test_gpus_whose_numbers_are_no_numbers_are_not_one_gpu(read):
+    tables = Tables().kernel("a", 0, 10, process=7).kernel("b", 5, 15, process=8, deviceId=1)
+    for process in (7, 8):
+        tables.add("TARGET_INFO_CUDA_DEVICE", pid=process, cudaId=process - 7, gpuId="x", uuid=None)
+    trace = read(tables)
+    assert rows(trace.events, "name", "device") == [["a", "gpu:0"], ["b", "gpu:1"]]
+    assert rows(trace.losses, "what", "lost", "total") == [["details", 2, 2]]

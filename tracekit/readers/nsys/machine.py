@@ -186,9 +186,15 @@ def _identities(export: Export) -> dict[tuple[object, object], tuple[object, ...
             identities[process, device] = ("bus", bus)
     mappings = rows(export, "TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId", "uuid")
     without_uuid = {gpu for _, _, gpu, uuid in mappings if not uuid}
+    damaged = 0
     for process, device, gpu, uuid in mappings:
-        if None not in (process, device, gpu):
+        if isinstance(process, int) and isinstance(device, int) and isinstance(gpu, int):
             identities[process, device] = ("gpu", gpu, None if gpu in without_uuid else uuid)
+        else:
+            damaged += None not in (process, device, gpu)
+    if damaged:
+        evidence = "numbers of GPUs in TARGET_INFO_CUDA_DEVICE"
+        export.lost.append(Lost(Loss.DETAILS, damaged, len(mappings), evidence))
     return identities
 
 

@@ -267,6 +267,9 @@ def messages(
 def _nccl_calls(export: Export, fields: _Fields) -> tuple[Ranges, NDArray[np.int64], NDArray[np.uint64], list[str]]:
     """The NCCL calls that tell their message: range, size in bytes and communicator of each; and notes."""
     tables = [table for table in tables_of(export, _TABLE) if "binaryData" in export.tables[table]]
+    if fields and tables and "domainId" not in export.tables[tables[0]]:
+        export.lost.append(Lost(Loss.DETAILS, None, None, f"{tables[0]}.domainId, which tells NCCL's calls"))
+        tables = []
     if not tables or not fields:
         return _NO_RANGES, np.zeros(0, np.int64), np.zeros(0, np.uint64), []
     domains = ", ".join(map(str, sorted({domain for domain, _ in fields})))

@@ -19,6 +19,8 @@ import pyarrow as pa
 from tracekit.errors import TraceError
 from tracekit.readers import unpacking
 from tracekit.readers.content import Content
+from tracekit.readers.losses import Lost
+from tracekit.vocabulary.losses import Loss
 
 STRINGS = "StringIds"
 SUFFIXES = (".parquet", ".arrow")
@@ -26,6 +28,13 @@ FOLDERS = re.compile(r"_(pqtdir|arwdir)$")
 _MAGICS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")  # the last is that of a stream of Arrow
 _UNUSED = re.compile(r"(OSRT|SCHED|SAMPLING|COMPOSITE|GPU_METRICS|GENERIC|NET_|NIC_|PERF|ETW|FTRACE|SYSCALL)\w*")
 _ROWS_AT_ONCE = 1 << 16
+_MOST = 1 << 63
+_NAME = re.compile(r"\w+", re.ASCII)
+_OF_STRINGS = ("id", "value")
+# An id that stands for two texts stands for none.
+_UNLESS_TWICE = ' ON CONFLICT ("id") DO UPDATE SET "value" = NULL WHERE "value" IS NOT excluded."value"'
+_OF_DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, sqlite3.Error)
+_PLAIN = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
 
 
 def is_export(content: Content, sure: bool) -> bool:
@@ -42,40 +51,73 @@ def tables(path: Path) -> list[Path]:
     return [file for file in files if re.fullmatch(r"\w+", file.stem) and not _UNUSED.fullmatch(file.stem)]
 
 
-def database(path: Path) -> sqlite3.Connection:
-    """The tables of the directory of `path`, which is one of them, in memory. Raises TraceError if one is broken."""
+def database(path: Path) -> tuple[sqlite3.Connection, list[Lost]]:
+    """The tables of the directory of `path`, which is one of them, in memory, and what of them is damaged: of a table
+    that breaks off, what stands before is kept.
+
+    Raises TraceError if the strings, without which no event has a name, or all other tables cannot be read, and of a
+    table that holds far more than its size can.
+    """
     connection = sqlite3.connect(":memory:")
-    files = tables(path)
-    parquet_files = unpacking.ParquetFiles(sum(file.stat().st_size for file in files))
+    files, lost, broken = tables(path), [], {}
+    packed = sum(file.stat().st_size for file in files)
+    parquet_files, held = unpacking.ParquetFiles(packed), unpacking.Bound(packed)
     for file in files:
         try:
-            _add(connection, file, parquet_files)
-        except (pa.ArrowException, OSError) as error:
-            connection.close()
-            reason = str(error).partition("\n")[0].rstrip(".")
-            raise TraceError(
-                f"{file} cannot be read: {reason}. Export the report again with `nsys export --type sqlite`."
-            ) from None
-    return connection
+            lost += _add(connection, file, parquet_files, held)
+        except _OF_DAMAGE as error:
+            reason = _reason(error)
+            broken[file] = f"{file} cannot be read: {reason}. Export the report again with `nsys export --type sqlite`."
+            if file.stem == STRINGS or reason == unpacking.TOO_MUCH:
+                connection.close()
+                raise TraceError(broken[file]) from None
+            lost.append(Lost(Loss.TABLES, 1, len(files), f"{file.name}: {reason}"))
+    if broken and len(broken) >= len(files) - 1:
+        connection.close()
+        raise TraceError(next(iter(broken.values())))
+    return connection, lost
 
 
-def _add(connection: sqlite3.Connection, file: Path, parquet_files: unpacking.ParquetFiles) -> None:
-    """Add the table in `file`; columns of lists, which SQLite's exports have none of, are left out."""
+def _reason(error: Exception) -> str:
+    # Where Arrow quotes broken bytes of the file, they are no text.
+    return (
+        "its bytes are no text" if isinstance(error, UnicodeError) else re.split(r"\n|\. ", str(error))[0].rstrip(".")
+    )
+
+
+def _add(
+    connection: sqlite3.Connection, file: Path, parquet_files: unpacking.ParquetFiles, held: unpacking.Bound
+) -> list[Lost]:
+    """Add the table in `file`, and tell what of it is lost; columns of lists, which SQLite's exports have none of, are
+    left out."""
     with _opened(file, parquet_files) as (schema, batches):
-        names = [field.name for field in schema if not pa.types.is_nested(field.type)]
+        flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
+        # SQLite takes no two names that differ only in their case. No other name becomes part of what it is asked.
+        first_of: dict[str, str] = {}
+        for name in filter(_NAME.fullmatch, flat):
+            first_of.setdefault(name.lower(), name)
+        names = [*first_of.values()]
+        evidence = f"columns of {file.name} that Nsight Systems does not write"
+        lost = [Lost(Loss.DETAILS, len(flat) - len(names), len(flat), evidence)] if len(names) < len(flat) else []
+        is_strings = file.stem == STRINGS
+        if is_strings and not {*_OF_STRINGS} <= {*names}:
+            raise pa.ArrowInvalid(f"it has no columns {' and '.join(_OF_STRINGS)}")
+        names = [*_OF_STRINGS] if is_strings else names
         if not names:
-            return
-        columns = ", ".join(
-            f'"{name}" INTEGER PRIMARY KEY' if name == "id" and file.stem == STRINGS else f'"{name}"' for name in names
-        )
+            return lost
+        columns = '"id" INTEGER PRIMARY KEY, "value"' if is_strings else ", ".join(f'"{name}"' for name in names)
         connection.execute(f'CREATE TABLE "{file.stem}" ({columns})')
-        statement = f'INSERT OR IGNORE INTO "{file.stem}" VALUES ({", ".join("?" * len(names))})'
-        held, most = 0, unpacking.most_bytes(file.stat().st_size)
+        statement = f'INSERT INTO "{file.stem}" VALUES ({", ".join("?" * len(names))})'
         for batch in batches(names):
-            held += batch.nbytes
-            if held > most:  # Arrow may be packed too
-                raise pa.ArrowInvalid(unpacking.TOO_MUCH)
-            connection.executemany(statement, _cells(batch))
+            held.take(batch.nbytes)  # Arrow may be packed too
+            places = [batch.schema.get_all_field_indices(name)[0] for name in names]
+            cells = zip(*(_cells(batch.column(place)) for place in places), strict=True)
+            if is_strings:
+                texts = ((key, text) for key, text in cells if type(key) is int and isinstance(text, str | bytes))
+                connection.executemany(statement + _UNLESS_TWICE, texts)
+            else:
+                connection.executemany(statement, cells)
+    return lost
 
 
 @contextmanager
@@ -94,28 +136,35 @@ def _opened(
         else:
             source.seek(0)
             parts = whole = pa.ipc.open_stream(source)
-        yield whole.schema, lambda names: (part.select(names) for part in parts)
+        yield whole.schema, lambda names: parts
 
 
-def _cells(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """The rows of a batch as SQLite takes them: times as integers, and of unsigned integers the same 64 bits."""
-    columns = []
-    for column in batch.columns:
-        if pa.types.is_temporal(column.type):
-            column = column.view(pa.int64()) if column.type.bit_width == 64 else column.cast(pa.int64())
-        elif column.type == pa.uint64():
-            column = column.view(pa.int64())
-        try:
-            columns.append(_numbers(column) if pa.types.is_floating(column.type) else column.to_pylist())
-        except UnicodeDecodeError:  # one bad byte must not cost the file
-            texts = column.cast(pa.large_binary()).to_pylist()
-            columns.append([None if text is None else text.decode("utf-8", "replace") for text in texts])
-    return zip(*columns, strict=True)
+def _cells(column: pa.Array) -> list[Any]:
+    """A column as SQLite takes it: times as integers, of unsigned integers the same 64 bits, and what it has no type
+    for as text."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+    elif kind == pa.uint64() or (pa.types.is_temporal(kind) and kind.bit_width == 64):
+        column = column.view(pa.int64())
+    elif pa.types.is_temporal(kind) and kind.bit_width == 32:
+        column = column.view(pa.int32())
+    kind = column.type
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:  # one bad byte must not cost the file
+        texts = column.cast(pa.large_binary()).to_pylist()
+        return [None if text is None else text.decode("utf-8", "replace") for text in texts]
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return [_number(value) for value in values]
+    if any(is_kind(kind) for is_kind in _PLAIN):
+        return values
+    return [value if value is None or type(value) in (int, str, bytes) else str(value) for value in values]
 
 
-def _numbers(column: pa.Array) -> list[float | int | None]:
-    """The numbers of a column, None for NaN; integers if all are whole, as those of a column with nulls become where
-    pandas writes a table again."""
-    values = [None if value is None or math.isnan(value) else value for value in column.to_pylist()]
-    is_whole = all(value is None or value.is_integer() for value in values)
-    return [None if value is None else int(value) for value in values] if is_whole else values
+def _number(value: Any) -> float | int | None:
+    """A number of a column that is not of integers, None for NaN; an integer if it is whole, as those of a column with
+    nulls become where pandas writes a table again."""
+    if value is None or math.isnan(value):
+        return None
+    return int(value) if abs(value) < _MOST and value % 1 == 0 else float(value)

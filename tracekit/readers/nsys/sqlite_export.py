@@ -116,13 +116,14 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
     broken, not finished (a journal or a write-ahead log with changes lies beside it) or no export of Nsight Systems.
     """
     is_parquet = path.suffix in parquet_export.SUFFIXES
-    connection = parquet_export.database(path) if is_parquet else _connection(path)
+    connection, lost = parquet_export.database(path) if is_parquet else (_connection(path), [])
+    what = f"{path.parent} is a damaged export" if is_parquet else f"{path} is a corrupt SQLite database"
     try:
         # Strings are decoded when their distinct values are known; one bad byte must not cost the file.
         connection.text_factory = bytes
         size = _bound(connection)
         tables = _tables(path, connection)
-        limits, lost = _limits(connection, tables) if is_damaged else ({}, [])
+        limits, of_pages = _limits(connection, tables) if is_damaged else ({}, [])
         refused = _refused(connection)
         if refused.get(parquet_export.STRINGS) == _COMPUTED:
             raise TraceError(
@@ -130,12 +131,12 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
             )
         readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0 and name not in refused}
         if parquet_export.STRINGS not in readable:
-            raise TraceError(f"{path} is a corrupt SQLite database: {parquet_export.STRINGS} cannot be read. {_AGAIN}")
+            raise TraceError(f"{what}: {parquet_export.STRINGS} cannot be read. {_AGAIN}")
         name = parquet_export.FOLDERS.sub("", path.parent.name)
         source = path.parent.with_name(name) if is_parquet and name else path
-        yield Export(source, connection, readable, size, limits, refused, lost)
+        yield Export(source, connection, readable, size, limits, refused, lost + of_pages)
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise TraceError(f"{path} is a corrupt SQLite database: {_first_line(error)}. {_AGAIN}") from None
+        raise TraceError(f"{what}: {_first_line(error)}. {_AGAIN}") from None
     finally:
         connection.close()
 
