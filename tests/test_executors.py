@@ -17,8 +17,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 import tracekit
 from tests.executor_tasks import die, double
 from tests.programs import ROOT
-from tests.readers.nsys.exports import Tables
-from tests.readers.nsys.test_parquet_export import as_parquet
+from tests.readers.nsys.exports import Tables, as_parquet
 from tests.readers.test_summary import assert_equal
 from tests.simulator.clocks import recorder
 from tests.simulator.random_jobs import random_job

@@ -17,9 +17,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import known_implementations
 
 import tracekit
-from tests.readers import test_nsys_jax
-from tests.readers.nsys import test_parquet_export
-from tests.readers.nsys.exports import Tables
+from tests.readers.nsys.exports import Tables, as_parquet
+from tests.readers.nsys_jax_archives import archive, table
 from tracekit import TracekitError, executors, remote
 from tracekit.cli import app
 from tracekit.gate import baselines
@@ -145,13 +144,13 @@ def test_a_single_file_reads_with_the_capture_json_beside_it(memory, tmp_path):
 
 def in_a_zip(path: Path) -> Path:
     """A zip archive of nsys-jax that is longer than the first bytes that are looked at."""
-    return test_nsys_jax.archive(path, test_nsys_jax.table(), dumps=[("noise", random.Random(0).randbytes(400_000))])
+    return archive(path, table(), dumps=[("noise", random.Random(0).randbytes(400_000))])
 
 
 def as_tables(path: Path) -> Path:
     """A directory of Parquet as Nsight Systems exports it."""
     export = Tables().kernel("gemm", 100, 150).write(path.with_suffix(".sqlite"))
-    return test_parquet_export.as_parquet(export, path)
+    return as_parquet(export, path)
 
 
 @pytest.mark.parametrize(

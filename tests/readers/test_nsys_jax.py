@@ -2,6 +2,7 @@
 
 import io
 import lzma
+import os
 import zipfile
 
 import pandas as pd
@@ -11,52 +12,13 @@ from tests import traces
 from tests.readers.chrome.kineto_files import rows
 from tests.readers.hlo import hlo_modules
 from tests.readers.hlo.hlo_modules import needs_xla_parser
+from tests.readers.nsys_jax_archives import RANGES, STEP, archive, table
 from tests.readers.xspaces import hlo_proto
 from tracekit import intervals as iv
+from tracekit.analysis.completeness import completeness
 from tracekit.errors import TraceError
 from tracekit.readers import read
 from tracekit.timeline.timeline import timeline_of
-
-STEP = "TSL:XlaModule:#hlo_module=jit_f,program_id=40#"
-# Name, projected start and duration, start and duration on the host, id, parent; ns.
-RANGES = [
-    (None, 0, 900, None, None, None, None),
-    ("TSL:XlaCompile:#module=jit_f,program_id=40#", 1000, 5, 900, 50, 1, None),
-    (STEP, 2000, 90, 1800, 100, 2, None),
-    ("TSL:Thunk:#hlo_op=while.1#", 2000, 50, 1810, 30, 3, 2),
-    ("TSL:Thunk:#name=jit(f)/neg,hlo_op=dot#", 2010, 10, 1820, 2, 4, 3),
-    ("TSL:Thunk:#name=jit(f)/sum,hlo_op=fusion.1#", 2015, 75, 1830, 2, 5, 2),
-    ("NCCL:ncclGroupEnd", 2015, 75, 1831, 1, 6, 5),
-    ("my range", 2015, 75, 1831, 1, 7, None),
-]
-
-
-def table(ranges=RANGES, tid=7):
-    names = ("Name", "Projected Start", "Projected Duration", "Orig Start", "Orig Duration", "RangeId", "ParentId")
-    return pd.DataFrame(ranges, columns=names).assign(PID=6, TID=tid, Rank=0, NumGPUOps=1, Style="PushPop")
-
-
-def archive(path, ranges, number=0, launcher=None, dumps=()):
-    """An archive at `path` of the process `number`, whose device it drives by a thread of the name `launcher`."""
-    threads = pd.DataFrame({"Name": ["python", launcher], "Priority": 20}, [[6, 6], [5, 7]])
-    threads.index = pd.MultiIndex.from_arrays([[6, 6], [5, 7]], names=["PID", "TID"])
-    facts = {
-        ("TARGET_INFO_GPU", "name"): ["A100"],
-        ("TARGET_INFO_GPU", "totalMemory"): [64],
-        ("TARGET_INFO_NVTX_CUDA_DEVICE", "name"): [f"Xla:#global={number},local=0,process={number},slice=0#"],
-    }
-    with zipfile.ZipFile(path, "w") as file:
-        for name, frame in (
-            ("nvtx_gpu_proj_trace/trace", ranges),
-            ("thread-metadata", threads),
-            ("device-metadata", pd.DataFrame(facts)),
-        ):
-            data = io.BytesIO()
-            frame.to_parquet(data)
-            file.writestr(f"{name}.parquet", data.getvalue())
-        for name, data in dumps:
-            file.writestr(f"dump/{name}", data)
-    return path
 
 
 def test_thunks_that_hold_none_are_rows_and_the_ranges_of_the_host_their_launches(tmp_path):
@@ -94,8 +56,191 @@ def test_a_program_that_is_damaged_costs_only_itself_and_is_told(tmp_path, data)
     dumps = [("module_0040.jit_f.sm_8.0_gpu_after_optimizations.hlo.pb.xz", data)]
     trace = read(archive(tmp_path / "a.zip", table(), dumps=dumps))
     assert trace.events["name"].tolist() == ["dot", "fusion.1"]
-    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["programs", 1, 1]]
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["programs", 1, 1], ["kinds", 2, 2]]
     assert "1 of 1 HLO protos could not be read (dump/module_0040" in " ".join(trace.notes)
+
+
+def losses(trace):
+    """What is lost of a trace, as lists."""
+    return trace.losses[["what", "lost", "total", "evidence"]].astype(object).to_numpy().tolist()
+
+
+def put(column, row, value):
+    """The table of ranges with another value in a cell."""
+    frame = table()
+    cells = frame[column].astype(object).tolist()
+    cells[row] = value
+    return frame.assign(**{column: pd.Series(cells, dtype="str" if column == "Name" else "Int64")})
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "evidence"),
+    [
+        ("Name", None, "ranges without a name or an id"),
+        ("RangeId", None, "ranges without a name or an id"),
+        ("Projected Start", None, "ranges without a valid time"),
+        ("Projected Duration", None, "ranges without a valid time"),
+        ("Projected Duration", -1, "ranges without a valid time"),
+        ("Projected Start", 1 << 62, "ranges more than 26 days from the others"),
+        ("Projected Start", -(1 << 62), "ranges more than 26 days from the others"),
+        ("Projected Duration", 1 << 62, "ranges more than 26 days from the others"),
+        ("RangeId", 1, "ranges whose id another has"),
+    ],
+)
+def test_a_range_that_cannot_be_told_or_placed_is_a_lost_event(tmp_path, column, value, evidence):
+    trace = read(archive(tmp_path / "a.zip", put(column, 5, value)))
+    assert rows(trace.events, "name", "start_ps", "end_ps") == [["dot", 1_110_000, 1_120_000]]
+    assert losses(trace) == [["events", 1, 7, evidence]]
+
+
+@pytest.mark.parametrize(("column", "value"), [("Projected Duration", -1), ("Name", None)])
+def test_a_thunk_around_one_that_was_lost_is_no_row(tmp_path, column, value):
+    trace = read(archive(tmp_path / "a.zip", put(column, 4, value)))
+    assert trace.events["name"].tolist() == ["fusion.1"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "evidence"),
+    [
+        ("Orig Start", None, "times of ranges on the host"),
+        ("Orig Duration", -1, "times of ranges on the host"),
+        ("Orig Duration", 1 << 62, "times of ranges on the host"),
+        ("PID", None, "threads of ranges"),
+        ("TID", None, "threads of ranges"),
+    ],
+)
+def test_what_a_range_lacks_of_the_host_is_a_lost_detail(tmp_path, column, value, evidence):
+    trace = read(archive(tmp_path / "a.zip", put(column, 5, value)))
+    assert trace.events["name"].tolist() == ["dot", "fusion.1"]
+    assert losses(trace) == [["details", 1, 7, evidence]]
+
+
+@pytest.mark.parametrize("column", ["Name", "Projected Start", "Projected Duration", "RangeId"])
+@pytest.mark.parametrize("value", [0.5, b"x", [1], True, pd.Timestamp(0), None])
+def test_an_archive_whose_ranges_are_all_of_another_type_is_one_sentence(tmp_path, column, value):
+    with pytest.raises(TraceError, match=r"a\.zip is no whole archive of nsys-jax: none of its 7 projected ranges has"):
+        read(archive(tmp_path / "a.zip", table().assign(**{column: [value] * len(RANGES)})))
+
+
+@pytest.mark.parametrize("column", ["ParentId", "PID", "TID", "Orig Start", "Orig Duration"])
+@pytest.mark.parametrize("value", ["x", b"x", [1], True, pd.Timestamp(0)])
+def test_other_columns_of_another_type_are_lost_details(tmp_path, column, value):
+    trace = read(archive(tmp_path / "a.zip", table().assign(**{column: [value] * len(RANGES)})))
+    assert {"dot", "fusion.1"} <= {*trace.events["name"]}
+    assert {what for what, *_ in losses(trace)} == {"details"}
+
+
+def test_numbers_of_another_type_are_numbers(tmp_path):
+    whole = read(archive(tmp_path / "a.zip", table()))
+    for kind in ("float64", "uint64", "int32"):
+        columns = table().drop(columns=["Name", "Style"]).iloc[1:]
+        other = table().iloc[1:].assign(**columns.fillna(0).astype(kind))
+        trace = read(archive(tmp_path / "b.zip", other.assign(ParentId=table()["ParentId"])))
+        assert trace.events.equals(whole.events)
+        assert losses(trace) == []
+
+
+def with_members(path, **members):
+    """The archive at `path` with other bytes in some of its members; without those that are None."""
+    with zipfile.ZipFile(path) as file:
+        have = {name: file.read(name) for name in file.namelist()} | members
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in have.items():
+            if data is not None:
+                file.writestr(name, data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["thread-metadata.parquet", "device-metadata.parquet"])
+@pytest.mark.parametrize("data", [b"", b"PAR1 and no more", b"<html>"])
+def test_a_table_that_holds_no_work_costs_itself(tmp_path, name, data):
+    trace = read(with_members(archive(tmp_path / "a.zip", table(), number=3), **{name: data}))
+    assert trace.events["name"].tolist() == ["dot", "fusion.1"]
+    ((what, *_, evidence),) = losses(trace)
+    assert (what, evidence.split(":")[0]) == ("details", name)
+
+
+def test_without_the_table_of_threads_a_note_says_so_and_several_devices_are_unknown(tmp_path):
+    whole = archive(tmp_path / "a.zip", table(), 4, "XlaLauncher:#global=4,local=0,process=4,partition=0#")
+    trace = read(with_members(whole, **{"thread-metadata.parquet": None}))
+    assert trace.events["device"].unique().tolist() == ["gpu:4"]
+    assert trace.notes[0] == "The archive holds no thread-metadata.parquet, which tells the devices that threads drive."
+    names = pd.DataFrame(
+        {("TARGET_INFO_NVTX_CUDA_DEVICE", "name"): [f"Xla:#global={at},local={at},process=4,slice=0#" for at in (8, 9)]}
+    )
+    data = io.BytesIO()
+    names.to_parquet(data)
+    trace = read(with_members(whole, **{"device-metadata.parquet": data.getvalue()}))
+    assert trace.events["device"].unique().tolist() == ["gpu:?"]
+    evidence = "devices of thunks, whose threads thread-metadata.parquet does not tell"
+    assert losses(trace) == [["details", 2, 2, evidence]]
+
+
+DUMP = "module_0040.jit_f.sm_8.0_gpu_after_optimizations.hlo.pb"
+
+
+@pytest.mark.parametrize("data", [b"", lzma.compress(b"")])
+def test_an_empty_program_is_a_lost_one(tmp_path, data):
+    trace = read(archive(tmp_path / "a.zip", table(), dumps=[(DUMP, data)]))
+    assert losses(trace)[0] == ["programs", 1, 1, f"dump/{DUMP}"]
+
+
+@needs_xla_parser
+def test_one_locked_program_costs_itself(tmp_path):
+    proto = hlo_proto(hlo_modules.module().as_serialized_hlo_module_proto())
+    path = archive(tmp_path / "a.zip", table(), dumps=[(DUMP, proto), (DUMP.replace("0040", "0041"), proto)])
+    locked = bytearray(path.read_bytes())
+    for header, flags, name in ((b"PK\x03\x04", 6, 30), (b"PK\x01\x02", 8, 46)):
+        at = locked.find(f"dump/{DUMP}".encode()) if flags == 6 else locked.rfind(f"dump/{DUMP}".encode())
+        assert locked[at - name :].startswith(header)
+        locked[at - name + flags] |= 1
+    path.write_bytes(locked)
+    assert losses(read(path)) == [
+        ["programs", 1, 2, f"dump/{DUMP}"],
+        ["kinds", 2, 2, "thunks whose HLO is lost"],
+    ]
+
+
+def test_of_a_lost_program_thunks_have_the_kinds_that_their_names_say_and_no_shares_rest_on_others(tmp_path):
+    ranges = [*RANGES, ("TSL:Thunk:#hlo_op=all-reduce-start.1#", 2095, 5, 1840, 2, 8, 2)]
+    trace = read(archive(tmp_path / "a.zip", table(ranges), dumps=[(DUMP, b"")]))
+    assert rows(trace.events, "name", "kind", "known_by") == [
+        ["dot", "compute", "nothing"],
+        ["fusion.1", "compute", "nothing"],
+        ["all-reduce-start.1", "collective", "name"],
+    ]
+    assert losses(trace)[1] == ["kinds", 2, 3, "thunks whose HLO is lost"]
+    assert (
+        completeness(timeline_of(trace)).shares
+        == "2 of 3 kinds of events could not be read (thunks whose HLO is lost)."
+    )
+
+
+def test_thunks_of_a_program_whose_range_is_lost_have_no_kinds_where_programs_tell_them(tmp_path):
+    ranges = put("Name", 2, None)
+    trace = read(archive(tmp_path / "a.zip", ranges, dumps=[(DUMP.replace("0040", "0041"), b"")]))
+    assert losses(trace) == [
+        ["events", 1, 7, "ranges without a name or an id"],
+        ["kinds", 2, 2, "thunks whose HLO is lost"],
+    ]
+
+
+def test_programs_that_were_not_dumped_are_told(tmp_path):
+    note = "The archive holds no HLO of 1 program that ran: what their thunks are is read from their names."
+    assert note in read(archive(tmp_path / "a.zip", table())).notes
+
+
+def test_a_program_with_a_number_of_5000_digits_has_none(tmp_path):
+    ranges = [(f"TSL:XlaModule:#hlo_module=jit_f,program_id={'4' * 5000}#", *RANGES[2][1:]), *RANGES[3:]]
+    assert read(archive(tmp_path / "a.zip", table(ranges))).events["hlo_module"].tolist() == ["jit_f"] * 2
+
+
+def test_a_dump_that_is_no_regular_file_is_not_waited_for(tmp_path):
+    with zipfile.ZipFile(archive(tmp_path / "a.zip", table())) as file:
+        file.extractall(tmp_path / "unpacked")
+    (tmp_path / "unpacked/dump").mkdir()
+    os.mkfifo(tmp_path / "unpacked/dump" / DUMP)
+    assert len(read(tmp_path / "unpacked").events) == 2
 
 
 def test_a_thread_that_drives_one_of_several_devices_names_it(tmp_path):

@@ -12,24 +12,27 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from tracekit.columns import constant, frame
+from tracekit.devices import unknown
 from tracekit.errors import TraceError
 from tracekit.readers import losses, unpacking
 from tracekit.readers.content import Content
-from tracekit.readers.hlo.costs import Costs
+from tracekit.readers.hlo.costs import Costs, OpFacts
 from tracekit.readers.hlo.hlo_proto import DAMAGED, Program
 from tracekit.readers.hlo.instruction import Op
 from tracekit.readers.losses import Lost
+from tracekit.readers.parquet_table import ParquetTable
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -39,10 +42,11 @@ from tracekit.trace import (
     SPAN_COLUMNS,
     Trace,
 )
+from tracekit.units import quantity
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.host_calls import Activity, activity_of, step_number
-from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.kinds import Classification, Kind, KnownBy
 from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.ranks import xla_device
 
@@ -53,7 +57,7 @@ _PLACE = re.compile(rf"(?P<folder>(?:.*/)?){re.escape(_TRACE)}(?P<part>/.*)?")
 _PS_PER_NS = 1000
 _DEEPEST = 1000  # ranges of NVTX are not nested deeper than the calls of a program
 _THUNK = re.compile(r"Thunk:#.*\bhlo_op=([^,#]+)")
-_MODULE = re.compile(r"XlaModule:#.*\bhlo_module=([^,#]+)(?:,program_id=(\d+))?")
+_MODULE = re.compile(r"XlaModule:#.*\bhlo_module=([^,#]+)(?:,program_id=(\d{1,18})(?!\d))?")
 _PROTO = re.compile(r"(?:^|/)dump/module_(\d{1,19})\.[^/]*after_optimizations\.hlo\.pb(?:\.xz)?$")
 # What the columns are called in versions of Nsight Systems since 2024.5.
 _NEWER = {
@@ -63,6 +67,15 @@ _NEWER = {
     "Parent ID": "ParentId",
 }
 _NEEDED = ("Name", "Projected Start", "Projected Duration", "PID", "TID", "RangeId", "ParentId")
+_START, _LENGTH, _IDS = "Projected Start", "Projected Duration", ("PID", "TID")
+_TIMES = (_START, _LENGTH, "Orig Start", "Orig Duration")
+_FURTHEST_NS = 2**61 // _PS_PER_NS
+# What a damaged member raises. RuntimeError: it is encrypted, or packed in a way that Python does not know.
+_OF_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError, KeyError),
+    pa.ArrowException,
+)
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -95,7 +108,7 @@ def needed(path: Path) -> list[Path]:
         return [path]
     root = path.parents[1]
     dumps = [file for file in sorted(root.glob("dump/*")) if _PROTO.search(file.relative_to(root).as_posix())]
-    return [file for file in (path, root / _THREADS, root / _DEVICES) if file.is_file()] + dumps
+    return [file for file in (path, root / _THREADS, root / _DEVICES, *dumps) if file.is_file()]
 
 
 @contextmanager
@@ -129,13 +142,15 @@ def read(path: Path) -> Trace:
             # Who packed it again put a folder around all.
             folder = min((place["folder"] or "" for place in places if place["part"] is None), key=len)
             return _Process(path, files, folder).trace()
-    # RuntimeError: it is encrypted, or packed in a way that Python does not know.
-    except (zipfile.BadZipFile, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split()).rstrip(" .") or type(error).__name__
+    except _OF_DAMAGE as error:
         raise TraceError(
-            f"{path} is no whole archive of nsys-jax: {reason}. Copy it again, in binary mode, or give its report, "
-            "exported with `nsys export --type sqlite`."
+            f"{path} is no whole archive of nsys-jax: {_reason(error)}. Copy it again, in binary mode, or give its "
+            "report, exported with `nsys export --type sqlite`."
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    return re.split(r"\s*\n|\. ", str(error).strip())[0].rstrip(".") or type(error).__name__
 
 
 class _Protos:
@@ -144,32 +159,48 @@ class _Protos:
     def __init__(self, files: _Files) -> None:
         self.files = files
         self.names = {int(match[1]): name for name in files.names if (match := _PROTO.search(name))}
-        self.damaged: list[str] = []
+        self.damaged: dict[int, str] = {}
         self._left = unpacking.most_bytes(files.packed)
         self._read: dict[int, tuple[Program, Costs]] = {}
 
     def of(self, number: int) -> tuple[Program, Costs]:
         """The program with a number and what its ops cost; an empty one where it was not dumped, or is damaged."""
         if number not in self._read:
-            try:
-                data = self.files.data(self.names[number]) if number in self.names else b""
-                if data.startswith(unpacking.XZ):
-                    data = unpacking.unxz(data, self._left)
-                    self._left -= len(data)
-                program = Program(data)
-                _ = program.places
-            except (*DAMAGED, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError):
-                program = Program(b"")
-                self.damaged.append(self.names[number])
+            program = Program(b"")
+            if number in self.names:
+                try:
+                    program = self._program(self.names[number])
+                except (*DAMAGED, *_OF_DAMAGE):
+                    self.damaged[number] = self.names[number]
             self._read[number] = program, Costs(program)
         return self._read[number]
 
-    def op(self, number: int, name: str) -> Op | None:
-        """What the op `name` of a program does, None where that is not known."""
+    def _program(self, name: str) -> Program:
+        data = self.files.data(name)
+        if data.startswith(unpacking.XZ):
+            data = unpacking.unxz(data, self._left)
+            self._left -= len(data)
+        program = Program(data)
+        _ = program.devices
+        if not program.places:  # as a full disk leaves it
+            raise EOFError
+        return program
+
+    def op(self, number: int, name: str) -> tuple[Op | None, OpFacts]:
+        """What the op `name` of a program does, None where that is not known, and what it costs."""
+        program, costs = self.of(number)
         try:
-            return self.of(number)[0].op(name)
+            return program.op(name), costs.of(name)
         except DAMAGED:
-            return None
+            self.damaged[number] = self.names[number]
+            return None, OpFacts()
+
+    @property
+    def lost(self) -> list[Lost]:
+        """The programs that were found to be damaged."""
+        if not self.damaged:
+            return []
+        return [Lost(Loss.PROGRAMS, len(self.damaged), len(self.names), next(iter(self.damaged.values())))]
 
 
 class _Process:
@@ -178,54 +209,85 @@ class _Process:
     def __init__(self, path: Path, files: _Files, folder: str) -> None:
         self.path = path
         self.protos = _Protos(files)
-        self.ranges = _ranges(_table(files, folder + _TRACE))
-        threads, devices = folder + _THREADS, folder + _DEVICES
-        has_threads = threads in files.names
-        self.threads = _table(files, threads) if has_threads else pd.DataFrame({"Name": pd.Series([], dtype=str)})
-        self.facts = _table(files, devices) if devices in files.names else pd.DataFrame()
-        names = [*self.threads["Name"].dropna().astype(str), *self.cuda_devices.values()]
-        own = [device for name in names if (device := xla_device(name))]
+        self.lost: list[Lost] = []
+        self.ranges = _ranges(_table(files, folder + _TRACE), self.lost)
+        self.notes: list[str] = []
+        if folder + _THREADS not in files.names:
+            self.notes.append(f"The archive holds no {_THREADS}, which tells the devices that threads drive.")
+        self.device_of_thread = self._devices_of_threads(self._optional(files, folder + _THREADS))
+        self.facts = self._optional(files, folder + _DEVICES)
+        # What XLA calls each of CUDA's devices.
+        self.cuda_devices = [xla_device(name or "") for name in self._fact("TARGET_INFO_NVTX_CUDA_DEVICE", "name")]
+        own = [device for device in (*self.device_of_thread.values(), *self.cuda_devices) if device]
         self.first_device, process = min(own, default=(0, None))
+        self.may_drive_several = len({number for number, _ in own}) > 1
         own_name = path.name if path.suffix in SUFFIXES else path.absolute().parents[1].name
         self.host = own_name.removesuffix(".zip") if process is None else f"process{process}"
 
-    @cached_property
-    def cuda_devices(self) -> dict[Any, str]:
-        """What XLA calls each of CUDA's devices."""
-        column = ("TARGET_INFO_NVTX_CUDA_DEVICE", "name")
-        return {} if column not in self.facts else self.facts[column].dropna().astype(str).to_dict()
+    def _optional(self, files: _Files, name: str) -> ParquetTable:
+        """A table that holds no work; an empty one where it is not there, or is damaged, which is counted."""
+        if name in files.names:
+            try:
+                return _table(files, name)
+            except _OF_DAMAGE as error:
+                self.lost.append(Lost(Loss.DETAILS, None, None, f"{name}: {_reason(error)}"))
+        return ParquetTable(name, pa.table({}))
+
+    def _devices_of_threads(self, threads: ParquetTable) -> dict[tuple[int, int], tuple[int, int] | None]:
+        """(PID, TID) -> the device that XLA called the thread after, and its process; None of other threads."""
+        for column in ("Name", *_IDS) if len(threads) else ():
+            if column not in threads:
+                self.lost.append(Lost(Loss.DETAILS, len(threads), len(threads), f"{threads.name} has no {column}"))
+        names, pids, tids = threads.texts("Name", self.lost), *(threads.integers(key, self.lost) for key in _IDS)
+        return {(pid, tid): xla_device(name or "") for name, pid, tid in zip(names, pids, tids, strict=True)}
+
+    def _fact(self, table: str, column: str) -> list[Any]:
+        """A column of the facts on the devices, which pandas calls by a pair."""
+        name, is_text = str((table, column)), column == "name"
+        return [*(self.facts.texts(name, self.lost) if is_text else self.facts.integers(name, self.lost))]
 
     def trace(self) -> Trace:
-        ranges = self.ranges
+        ranges, parent = self.ranges.table, self.ranges.parent
         thunk = ranges["Name"].str.extract(_THUNK)[0]
         modules = ranges["Name"].str.extract(_MODULE)
-        is_thunk = thunk.notna()
-        leaf = is_thunk & ~ranges.index.isin(ranges.loc[is_thunk, "ParentId"])
-        module_of = _nearest(ranges, modules[0].notna(), ranges.index[leaf])
+        is_thunk = thunk.notna().to_numpy(bool)
+        holds_thunks = self.ranges.holds_lost_thunks.copy()
+        holds_thunks[parent[is_thunk & (parent >= 0)]] = True
+        leaf = np.flatnonzero(is_thunk & ~holds_thunks)
+        module_of = _nearest(parent, modules[0].notna().to_numpy(bool), leaf)
         # What the autotuner runs inside a compilation, to choose a kernel, is no execution of a program.
-        compiles = ranges["Name"].map(lambda name: activity_of(name) is Activity.COMPILING).astype(bool)
-        is_tuning = ~_nearest(ranges, compiles, ranges.index[leaf]).isna()
-        rows = ranges[leaf].assign(
-            hlo_op=thunk[leaf],
-            run_id=pd.Series(module_of, ranges.index[leaf]).mask(is_tuning),
-            hlo_module=modules[0].reindex(module_of).to_numpy(),
-            program=pd.to_numeric(modules[1]).reindex(module_of).fillna(-1).astype(np.int64).to_numpy(),
+        compiles = np.array([activity_of(name) is Activity.COMPILING for name in ranges["Name"]], bool)
+        is_tuning = _nearest(parent, compiles, leaf) >= 0
+        module: list[Any] = [modules[0].iloc[at] if at >= 0 else None for at in module_of.tolist()]
+        run_id = np.append(ranges.index.to_numpy(), 0)[module_of]
+        rows = ranges.iloc[leaf].assign(
+            hlo_op=thunk.iloc[leaf],
+            run_id=pd.arrays.IntegerArray(run_id, (module_of < 0) | is_tuning),
+            hlo_module=pd.Series(module, ranges.index[leaf], dtype=object),
+            program=[_number(modules[1].iloc[at]) if at >= 0 else -1 for at in module_of.tolist()],
         )
-        zero = int(min(ranges["Projected Start"].min(), ranges["Orig Start"].min()) if len(ranges) else 0)
+        has_host = ranges["has host"].to_numpy(bool)
+        starts = np.concatenate([ranges["Projected Start"], ranges["Orig Start"][has_host]])
+        zero = int(starts.min()) if len(starts) else 0
         events, ops = self._events(rows, zero)
-        notes = []
-        if not len(rows):
+        notes = [*self.notes]
+        if not len(rows) and len(ranges) == self.ranges.total:
             notes.append("The archive holds no thunks of XLA: nothing that XLA launched was recorded.")
         notes.append(
             "Rows are XLA's thunks, from the first start to the last end of what each launched: kernels are not in the "
             "archive."
         )
-        launched = rows[rows["Orig Start"].notna()]
-        host_ranges = ranges[ranges["Orig Start"].notna() & ~is_thunk]
+        launched = rows[rows["has host"]]
+        host_ranges = ranges[has_host & ~is_thunk]
         devices = list(dict.fromkeys(map(str, events["device"])))
-        sizes = [size for number in rows["program"].unique() if (size := self._devices_of(int(number)))]
-        damaged = self.protos.damaged
-        lost = [Lost(Loss.PROGRAMS, len(damaged), len(self.protos.names), damaged[0])] if damaged else []
+        programs = [int(number) for number in rows["program"].unique()]
+        sizes = [size for number in programs if (size := self.protos.of(number)[0].devices)]
+        if undumped := {*programs} - {-1, *self.protos.names}:
+            notes.append(
+                f"The archive holds no HLO of {quantity(len(undumped), 'program')} that ran: what their thunks are is "
+                "read from their names."
+            )
+        lost = [*self.protos.lost, *self.lost]
         return Trace(
             events=events,
             spans=frame(SPAN_COLUMNS, self._on_threads(host_ranges, zero)).assign(
@@ -246,19 +308,13 @@ class _Process:
             format="nsys-jax",
         )
 
-    def _devices_of(self, number: int) -> int | None:
-        try:
-            return self.protos.of(number)[0].devices
-        except DAMAGED:
-            return None
-
     def _on_threads(self, ranges: pd.DataFrame, zero: int) -> dict[str, Any]:
         """The host's side of some ranges."""
-        start = (ranges["Orig Start"] - zero).to_numpy(np.int64) * _PS_PER_NS
+        start = (ranges["Orig Start"].to_numpy(np.int64) - zero) * _PS_PER_NS
         return {
             "host": constant(self.host, len(ranges)),
-            "process": ranges["PID"].astype(str).tolist(),
-            "thread": [f"thread {tid}" for tid in ranges["TID"]],
+            "process": [None if pid is pd.NA else str(pid) for pid in ranges["PID"]],
+            "thread": ["thread ?" if tid is pd.NA else f"thread {tid}" for tid in ranges["TID"]],
             "name": ranges["Name"].tolist(),
             "start_ps": start,
             "end_ps": start + ranges["Orig Duration"].to_numpy(np.int64) * _PS_PER_NS,
@@ -270,17 +326,21 @@ class _Process:
         distinct = list(dict.fromkeys(keys))
         which = {key: at for at, key in enumerate(distinct)}
         place = np.array([which[key] for key in keys], np.int64)
-        known = [self.protos.op(number, name) for number, _, name in distinct]
+        known, costs = [], []
+        for number, _, name in distinct:
+            op, cost = self.protos.op(number, name)
+            known.append(op)
+            costs.append(cost)
         what = [
             kinds.classify(name, opcode=op.category if op else None, typed=Kind.COMPUTE)
             for (_, _, name), op in zip(distinct, known, strict=True)
         ]
+        self._count_unknown(distinct, what, place)
         is_collective = [each.kind == Kind.COLLECTIVE for each in what]
         category = [
             operation(name, op.category if op else None) if shared else op.category if op else None
             for (_, _, name), op, shared in zip(distinct, known, is_collective, strict=True)
         ]
-        costs = [self.protos.of(number)[1].of(name) for number, _, name in distinct]
         ops = frame(
             OP_COLUMNS,
             {
@@ -296,45 +356,63 @@ class _Process:
             EVENT_COLUMNS,
             {
                 "host": constant(self.host, len(rows)),
-                "device": [f"gpu:{number}" for number in self._device_numbers(rows)],
+                "device": self._device_names(rows),
                 "lane": ["collective thunks" if is_collective[at] else "thunks" for at in place.tolist()],
                 **kinds.columns(what, place),
                 "name": rows["hlo_op"].tolist(),
                 "start_ps": start,
                 "end_ps": start + rows["Projected Duration"].to_numpy(np.int64) * _PS_PER_NS,
                 "hlo_op": rows["hlo_op"].tolist(),
-                "hlo_module": [None if pd.isna(module) else module for _, module, _ in of_row],
+                "hlo_module": [module for _, module, _ in of_row],
                 "category": [category[at] for at in place.tolist()],
                 "bytes": [known[at].bytes if is_collective[at] and known[at] else None for at in place.tolist()],
                 "ranks": [known[at].ranks if is_collective[at] and known[at] else None for at in place.tolist()],
                 "correlation_id": rows.index.to_numpy(),
-                "run_id": rows["run_id"].tolist(),
+                "run_id": rows["run_id"].array,
                 "op": place,
             },
         )
         return events, ops
 
-    def _device_numbers(self, rows: pd.DataFrame) -> list[int]:
-        """JAX's number of the device of each row, by the thread that launched it."""
-        of_thread = {
-            key: device[0]
-            for key, name in self.threads["Name"].dropna().astype(str).items()
-            if (device := xla_device(name))
-        }
-        threads = zip(rows["PID"].tolist(), rows["TID"].tolist(), strict=True)
-        return [of_thread.get(thread, self.first_device) for thread in threads]
+    def _count_unknown(
+        self, ops: Sequence[tuple[int, str | None, str]], what: Sequence[Classification], place: Integers
+    ) -> None:
+        """Count the thunks of which only a damaged program says what they are, or one that no range around them names;
+        `place`: which op each is."""
+        is_unknown = [
+            each.known_by is KnownBy.NOTHING
+            and (number in self.protos.damaged or (module is None and bool(self.protos.names)))
+            for (number, module, _), each in zip(ops, what, strict=True)
+        ]
+        if count := int(np.array([*is_unknown, False])[place].sum()):
+            self.lost.append(Lost(Loss.KINDS, count, len(place), "thunks whose HLO is lost"))
+
+    def _device_names(self, rows: pd.DataFrame) -> list[str]:
+        """The device of each row, by the thread that launched it. Of threads that are not called after one, all is on
+        the first; of those that nothing is known of, on an unknown one, if there may be several."""
+        first, unlisted = f"gpu:{self.first_device}", unknown("gpu") if self.may_drive_several else ""
+        name_of = {thread: f"gpu:{own[0]}" if own else first for thread, own in self.device_of_thread.items()}
+        threads = list(zip(rows["PID"], rows["TID"], strict=True))
+        names = [name_of.get(thread, unlisted or first) for thread in threads]
+        if count := names.count(unlisted):
+            evidence = f"devices of thunks, whose threads {_THREADS} does not tell"
+            self.lost.append(Lost(Loss.DETAILS, count, len(names), evidence))
+        nameless = {thread for thread, own in self.device_of_thread.items() if own is None}
+        if self.may_drive_several and (count := sum(thread in nameless for thread in threads)):
+            self.notes.append(
+                f"{quantity(count, 'thunk')} launched by threads that are called after no device count as of {first}."
+            )
+        return names
 
     def _device_facts(self, devices: Sequence[str]) -> pd.DataFrame:
         """What the archive tells of each device that worked (DEVICE_COLUMNS)."""
-        gpu_of: Mapping[str, Any] = {
-            f"gpu:{device[0]}": cuda for cuda, name in self.cuda_devices.items() if (device := xla_device(name))
-        }
+        place = {f"gpu:{device[0]}": at for at, device in enumerate(self.cuda_devices) if device}
 
         def fact(device: str, column: str) -> Any:
-            key = ("TARGET_INFO_GPU", column)
-            value = self.facts[key].get(gpu_of.get(device)) if key in self.facts else None
-            return None if value is None or pd.isna(value) else value
+            value = facts[column][place[device]] if device in place else None
+            return None if value is pd.NA else value
 
+        facts = {name: self._fact("TARGET_INFO_GPU", name) for name in ("name", "totalMemory", "memoryBandwidth")}
         return frame(
             DEVICE_COLUMNS,
             {
@@ -350,33 +428,110 @@ class _Process:
 _OF_COSTS = ("source", "framework_op", "flops", "bytes_accessed")
 
 
-def _table(files: _Files, name: str) -> pd.DataFrame:
+def _table(files: _Files, name: str) -> ParquetTable:
     with files.tables.opened(files.data(name)) as file:
-        table: pd.DataFrame = file.read(use_threads=False).to_pandas(use_threads=False)
-    return table
+        return ParquetTable(name, file.read(use_threads=False))
 
 
-def _ranges(table: pd.DataFrame) -> pd.DataFrame:
-    """The ranges by their ids, with the column names of 2024 and the domain before each name; ns."""
-    table = table.rename(columns=_NEWER)
-    if "End" in table:
-        table["Projected Duration"] = table.pop("End") - table["Projected Start"]
-    if missing := [column for column in _NEEDED if column not in table]:
+@dataclass(frozen=True)
+class _Ranges:
+    """The ranges of a process that can be read, by their ids.
+
+    `table`: with the column names of 2024 and the domain before each name, ns; those without a start and duration on
+    the host have no "has host". `parent`: the place of the range around each, -1 where there is none.
+    `holds_lost_thunks`: which are around thunks that were lost. `total`: how many ranges there were.
+    """
+
+    table: pd.DataFrame
+    parent: Integers
+    holds_lost_thunks: NDArray[np.bool_]
+    total: int
+
+
+def _ranges(table: ParquetTable, lost: list[Lost]) -> _Ranges:
+    """The ranges of a table; those that cannot be told or placed are counted as lost, and so is what others lack.
+    Raises ValueError if the table lacks a column, or if there are ranges, and none can be read."""
+    rows = _columns(table, lost)
+    has_name, has_id = (rows[name].notna().to_numpy(bool) for name in ("Name", "RangeId"))
+    # What was launched outside of all ranges has a row without name and id.
+    is_range = has_id | (has_name & (rows["Name"] != "").to_numpy(bool))
+    has_both = is_range & has_name & has_id
+    is_timed, is_near = _timed(rows, "Projected")
+    good = has_both & is_timed & is_near
+    ids = rows["RangeId"].to_numpy(np.int64, na_value=-1)
+    is_again = np.zeros(len(rows), bool)
+    is_again[good] = pd.Index(ids[good]).duplicated()
+    total, good = int(is_range.sum()), good & ~is_again
+    for is_lost, what, evidence in (
+        (is_range & ~has_both, Loss.EVENTS, "ranges without a name or an id"),
+        (has_both & ~is_timed, Loss.EVENTS, "ranges without a valid time"),
+        (has_both & is_timed & ~is_near, Loss.EVENTS, "ranges more than 26 days from the others"),
+        (is_again, Loss.EVENTS, "ranges whose id another has"),
+    ):
+        if count := int(is_lost.sum()):
+            lost.append(Lost(what, count, total, evidence))
+    if total and not good.any():
+        raise ValueError(f"none of its {quantity(total, 'projected range')} has a name, an id and a valid time")
+    has_host = np.logical_and(*_timed(rows, "Orig"))
+    if {"Orig Start", "Orig Duration"} & {*table.columns.schema.names} and (count := int((good & ~has_host).sum())):
+        lost.append(Lost(Loss.DETAILS, count, total, "times of ranges on the host"))
+    if count := int((good & rows[[*_IDS]].isna().any(axis=1).to_numpy(bool)).sum()):
+        lost.append(Lost(Loss.DETAILS, count, total, "threads of ranges"))
+    parent = pd.Index(ids[good]).get_indexer(rows["ParentId"].to_numpy(np.int64, na_value=-1))
+    parent[rows["ParentId"].isna().to_numpy(bool)] = -1
+    kept = rows.assign(**{"has host": has_host})[good].set_index(ids[good])
+    holds_lost = _around(kept["Name"], parent, rows["Name"].where(is_range & ~good, ""))
+    return _Ranges(kept, parent[good], holds_lost, total)
+
+
+def _columns(table: ParquetTable, lost: list[Lost]) -> pd.DataFrame:
+    """The columns of a table of ranges as they were called in 2024, null where they are damaged."""
+    called = {old: new for new, old in _NEWER.items() if old not in table}
+    has_end = _LENGTH not in table and "End" in table
+    needed = [name for name in _NEEDED if name != _LENGTH or not has_end]
+    if missing := [name for name in needed if called.get(name, name) not in table]:
         raise ValueError(f"its table of projected ranges has no column {missing[0]!r}")
-    table = table.assign(**{column: table.get(column, np.nan) for column in ("Orig Start", "Orig Duration")})
-    table = table[table["RangeId"].notna() & table["Name"].notna() & (table["Projected Duration"] >= 0)]
-    return table.set_index(table["RangeId"].astype(np.int64)).loc[lambda ranges: ~ranges.index.duplicated()]
+    numbers = {name: table.integers(called.get(name, name)) for name in (*_TIMES, "RangeId")}
+    numbers |= {name: table.integers(called.get(name, name), lost) for name in ("ParentId", *_IDS)}
+    rows = pd.DataFrame({"Name": pd.Series(table.texts(called.get("Name", "Name")), dtype="str"), **numbers})
+    return rows.assign(**{_LENGTH: table.integers("End") - rows[_START]}) if has_end else rows
 
 
-def _nearest(ranges: pd.DataFrame, wanted: pd.Series, ids: pd.Index) -> Any:
-    """The innermost `wanted` range around each of the ranges `ids`, null where there is none."""
-    parent = ranges["ParentId"]
-    found = parent.reindex(ids)
+def _timed(rows: pd.DataFrame, clock: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which rows have a valid time, projected onto the GPU or, as it was originally, on the host; and in which of these
+    int64 picoseconds can hold it, together with the most of those on the GPU."""
+    start, length = rows[f"{clock} Start"], rows[f"{clock} Duration"]
+    middle = rows[_START].dropna().to_numpy(np.float64)
+    is_timed = (start.notna() & (length >= 0).fillna(False)).to_numpy(bool)
+    distance = np.abs(start.to_numpy(np.float64, na_value=0) - (np.median(middle) if len(middle) else 0))
+    return is_timed, (distance < _FURTHEST_NS) & (length.to_numpy(np.int64, na_value=0) < _FURTHEST_NS)
+
+
+def _around(kept: pd.Series, parent: Integers, lost: pd.Series) -> NDArray[np.bool_]:
+    """Which of the ranges that are `kept`, by their names, hold thunks that were lost: one of the `lost`, by the names
+    of all ranges, "" for those that are not, is a thunk; or has no name, and what is around it is control flow."""
+    ops = kept.str.extract(_THUNK)[0]
+    is_control = np.array([isinstance(op, str) and kinds.is_control_flow(None, op) for op in ops], bool)
+    is_thunk, has_no_name = lost.str.extract(_THUNK)[0].notna().to_numpy(bool), lost.isna().to_numpy(bool)
+    holds = np.zeros(len(kept), bool)
+    holds[parent[is_thunk & (parent >= 0)]] = True
+    around_nameless = parent[has_no_name & (parent >= 0)]
+    holds[around_nameless] |= is_control[around_nameless]
+    return holds
+
+
+def _nearest(parent: Integers, wanted: NDArray[np.bool_], places: Integers) -> Integers:
+    """The place of the innermost `wanted` range around each of those at `places`, -1 where there is none."""
+    found = parent[places]
     for _ in range(_DEEPEST):
-        pending = found.notna() & ~wanted.reindex(found.to_numpy()).fillna(False).to_numpy(bool)
+        pending = found >= 0
+        pending[pending] = ~wanted[found[pending]]
         if not pending.any():
-            break
-        found[pending] = parent.reindex(found[pending].to_numpy()).to_numpy()
-    else:  # ranges that are around each other
-        found[pending] = np.nan
-    return pd.array(found.to_numpy(), "Int64")
+            return found
+        found[pending] = parent[found[pending]]
+    return np.where(pending, -1, found)  # ranges that are around each other
+
+
+def _number(text: object) -> int:
+    """The number of a program as a range has it, -1 where it has none."""
+    return int(text) if isinstance(text, str) else -1

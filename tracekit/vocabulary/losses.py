@@ -24,6 +24,7 @@ class Loss(StrEnum):
     BYTES = "bytes"
     PROGRAMS = "programs"
     DETAILS = "details"
+    KINDS = "kinds"
 
 
 # Where a smaller share of the ranks or hosts is missing from a trace, what is told of the others holds, as bounds.
@@ -32,7 +33,7 @@ MANY_MISSING = 0.05
 WORTH_WITHHOLDING, TOO_MANY = 0.01, 0.05
 # What is lost of them is not known, but what waited for it has no cause without it.
 _PARTS = frozenset({Loss.FILES, Loss.PLANES, Loss.LINES, Loss.TABLES})
-_WORK = frozenset({Loss.OPERATIONS, Loss.LAUNCHED, Loss.REPLICAS, Loss.RECORDS, Loss.EVENTS, Loss.BYTES})
+_WORK = frozenset({Loss.OPERATIONS, Loss.LAUNCHED, Loss.REPLICAS, Loss.RECORDS, Loss.EVENTS, Loss.BYTES, Loss.KINDS})
 # What one and several of each part that can be damaged are called in a sentence.
 DAMAGE: Mapping[Loss, tuple[str, str]] = {
     Loss.RUNS: ("newer run", "newer runs"),
@@ -44,6 +45,7 @@ DAMAGE: Mapping[Loss, tuple[str, str]] = {
     Loss.BYTES: ("byte", "bytes"),
     Loss.PROGRAMS: ("HLO proto", "HLO protos"),
     Loss.DETAILS: ("detail of devices and events", "details of devices and events"),
+    Loss.KINDS: ("kind of an event", "kinds of events"),
 }
 
 

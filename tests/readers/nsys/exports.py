@@ -2,7 +2,12 @@
 
 import sqlite3
 import struct
+from contextlib import closing
 from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
 
 # nsys packs the pid above 24 bits of thread id, and hardware and VM above both.
 VM = 1 << 48
@@ -116,6 +121,20 @@ class Tables:
         base.commit()
         base.close()
         return path
+
+
+def as_parquet(export, directory):
+    """The tables of an SQLite export as files of Parquet in `directory`, with the types that nsys gives them."""
+    directory.mkdir()
+    with closing(sqlite3.connect(export)) as base:
+        for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            rows = pd.read_sql(f'SELECT * FROM "{name}"', base, dtype_backend="numpy_nullable")
+            table = pa.Table.from_pandas(rows, preserve_index=False)
+            for at, column in enumerate(table.column_names):
+                if column.startswith("global"):
+                    table = table.set_column(at, column, table[column].cast(pa.uint64()))
+            parquet.write_table(table, directory / f"{name}.parquet")
+    return directory
 
 
 # What NCCL registers for ncclAllReduce: communicator, message size, reduction operation.

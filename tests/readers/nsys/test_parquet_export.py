@@ -1,31 +1,14 @@
 """Exports of Nsight Systems as directories of Parquet: they give the trace that the same tables in SQLite give."""
 
-import sqlite3
-from contextlib import closing
-
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pandas.testing import assert_frame_equal
 
-from tests.readers.nsys.exports import Tables
+from tests.readers.nsys.exports import Tables, as_parquet
 from tracekit.errors import TraceError
 from tracekit.readers import read, unpacking
-
-
-def as_parquet(export, directory):
-    """The tables of an SQLite export as files of Parquet in `directory`, with the types that nsys gives them."""
-    directory.mkdir()
-    with closing(sqlite3.connect(export)) as base:
-        for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            rows = pd.read_sql(f'SELECT * FROM "{name}"', base, dtype_backend="numpy_nullable")
-            table = pa.Table.from_pandas(rows, preserve_index=False)
-            for at, column in enumerate(table.column_names):
-                if column.startswith("global"):
-                    table = table.set_column(at, column, table[column].cast(pa.uint64()))
-            pq.write_table(table, directory / f"{name}.parquet")
-    return directory
 
 
 def losses(trace):

@@ -47,7 +47,7 @@ def section(result: Completeness) -> Section | None:
 def _result(result: Completeness) -> str:
     """What that means for the report, in one line."""
     if result.shares:
-        return "Only a part of what ran was recorded: no shares of time are known."
+        return "Only a part of what ran is known, and no shares of time."
     if result.rows:
         return "Some of the work was not recorded: busy times are lower bounds, and causes are not known."
     if result.waiting:
