@@ -1,10 +1,10 @@
 """Mutants of small traces, read and reported: `python -m tests.fuzz --seconds 600 --seed 1 --keep DIR`.
 
 Mutants keep the structure of their format, so that they reach what stands behind the first check: fields of protobuf
-messages, values of JSON, cells and tables of SQLite, manifests and tables of summaries, and of all cut, doubled and
-overwritten bytes. A mutant is an answer or a TraceError of one sentence that names the file; a find is anything else:
-another exception, a signal, a read of more than `SLOWEST_S`, or of more memory than 500 MB and four times the size of
-the mutant.
+messages, values of JSON, cells and tables of SQLite, manifests and tables of summaries, members of nsys-jax archives,
+tables of directories of Parquet, and of all cut, doubled and overwritten bytes. A mutant is an answer or a TraceError
+of one sentence that names the file; a find is anything else: another exception, a signal, a read of more than
+`SLOWEST_S`, or of more memory than 500 MB and four times the size of the mutant.
 
 Mutants are tried in a process of their own, with everything imported and compiled. `--kept FILE` tries a kept one
 again.
@@ -17,6 +17,7 @@ import json
 import os
 import queue
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -38,14 +39,20 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import tracekit
+from tests.readers import nsys_jax_archives
+from tests.readers.nsys.exports import as_parquet
+from tests.readers.nsys_jax_archives import RANGES
 from tracekit import readers
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers import summary
 from tracekit.readers.summary import HostTrace
+from tracekit.readers.xspace import xspace_file
+from tracekit.readers.xspace.programs import programs
 
 DATA = Path(__file__).parent / "data"
 SLOWEST_S = 20.0  # of processor time
 MOST_BYTES, MOST_TIMES_SIZE = 500 << 20, 4
+_DIRECTORY = "_pqtdir"  # a mutant of that name is packed
 _REPORTED = 0.12  # of the mutants that are read, so many get a whole report as well, which takes ten times as long
 # Where a process is ended: what it does then is a find.
 _ENDED_S, _ENDED_BYTES = 180.0, 4 << 30
@@ -228,17 +235,22 @@ def mutated_sqlite(chance: random.Random, content: bytes) -> bytes:
     return changed
 
 
-def mutated_summary(chance: random.Random, content: bytes) -> bytes:
-    """The summary with its manifest or one of its tables changed, or some of its bytes."""
-    if chance.random() < 0.1:
-        return mutated_bytes(chance, content)
+def mutated_archive(chance: random.Random, content: bytes) -> bytes:
+    """The archive with one of its members changed, mostly the first, or some of its bytes."""
+    return mutated_bytes(chance, content) if chance.random() < 0.1 else mutated_directory(chance, content)
+
+
+def mutated_directory(chance: random.Random, content: bytes) -> bytes:
+    """The archive, which stands for a directory, with one of its members changed, mostly the first, emptied or gone."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = next(iter(members)) if chance.random() < 0.5 else chance.choice([*members])
-    is_table = name.endswith(".parquet")
-    members[name] = (mutated_parquet if is_table else mutated_json)(chance, members[name])
+    mutate = {".parquet": mutated_parquet, ".pb": mutated_message}.get(Path(name).suffix, mutated_json)
+    members[name] = _changed(chance, members[name], mutate)
     if chance.random() < 0.05:
         del members[name]
+    elif chance.random() < 0.05:
+        members[name] = b""
     changed = io.BytesIO()
     with zipfile.ZipFile(changed, "w", chance.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
         for member, data in members.items():
@@ -254,9 +266,12 @@ def mutated_parquet(chance: random.Random, content: bytes) -> bytes:
     at = chance.randrange(table.num_columns)
     column, name = table.column(at), table.column_names[at]
     values = column.to_pylist()
-    match chance.randrange(6):
+    match chance.randrange(7):
         case 0:
             table = table.drop_columns([name])
+        case 6:
+            other = chance.choice(["", name.upper(), f"{name}.", 'a" CHECK (1) CONSTRAINT "a', "\0", "x" * 5000])
+            table = table.append_column(other, column) if chance.random() < 0.5 else _renamed(table, at, other)
         case 1:
             table = table.slice(chance.randrange(len(values) + 1), chance.choice([0, 1, len(values)]))
         case 2:
@@ -275,6 +290,10 @@ def mutated_parquet(chance: random.Random, content: bytes) -> bytes:
     changed = io.BytesIO()
     parquet.write_table(table, changed, compression="zstd")
     return changed.getvalue()
+
+
+def _renamed(table: pa.Table, at: int, name: str) -> pa.Table:
+    return table.rename_columns([name if place == at else have for place, have in enumerate(table.column_names)])
 
 
 Mutate = Callable[[random.Random, bytes], bytes]
@@ -312,8 +331,34 @@ def seeds() -> dict[str, tuple[bytes, Mutate]]:
             found[name] = (gzip.decompress(content) if path.name.endswith(".gz") else content, mutate)
     host = readers.host_trace(DATA / "generated" / "gpu.xplane.pb")
     summarised = HostTrace(replace(host.trace, source="gpu.xplane.pb"), host.world_size, _CAPTURE, is_fitted=True)
-    found["gpu.tracekit.zip"] = (summary.to_bytes(summarised), mutated_summary)
+    found["gpu.tracekit.zip"] = (summary.to_bytes(summarised), mutated_archive)
+    found["gpu.nsys-jax.zip"] = (_nsys_jax(), mutated_archive)
+    found[f"gpu{_DIRECTORY}"] = (_nsys_parquet(), mutated_directory)
     return found
+
+
+def _nsys_jax() -> bytes:
+    """An archive of nsys-jax of a program that the generated XSpace holds."""
+    space = xspace_file.read(DATA / "generated" / "gpu.xplane.pb", ["Hlo Proto"])
+    proto = programs(space).protos["jit_train(7)"]
+    ops = ["dot.3", "fusion.4", "all-reduce-start.5", "fusion.8", "all-gather-start.9", "no op of it"]
+    step = ("TSL:XlaModule:#hlo_module=jit_train,program_id=7#", 2000, 9000, 1800, 900, 2, None)
+    thunks = [
+        (f"TSL:Thunk:#name=a,hlo_op={op}#", 2000 + 900 * at, 800, 1810 + at, 1, 10 + at, 2) for at, op in enumerate(ops)
+    ]
+    content, name = io.BytesIO(), "XlaLauncher:#global=3,local=0,process=3,partition=0#"
+    dump = ("module_0007.jit_train.sm_8.0_gpu_after_optimizations.hlo.pb", proto)
+    nsys_jax_archives.archive(content, nsys_jax_archives.table([*RANGES[:1], step, *thunks]), 3, name, [dump])
+    return content.getvalue()
+
+
+def _nsys_parquet() -> bytes:
+    """The generated export of Nsight Systems as a directory of Parquet, packed."""
+    content = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(content, "w") as archive:
+        for file in sorted(as_parquet(DATA / "generated" / "gpu.sqlite", Path(folder) / "a").iterdir()):
+            archive.writestr(file.name, file.read_bytes())
+    return content.getvalue()
 
 
 def mutant(seed: int, number: int, only: str = "") -> Mutant:
@@ -333,7 +378,7 @@ def _changed(chance: random.Random, content: bytes, mutate: Mutate) -> bytes:
     try:
         return mutate(chance, content)
     except Exception:  # of many libraries
-        return mutated_bytes(chance, content)
+        return content if mutate is mutated_directory else mutated_bytes(chance, content)
 
 
 def outcome(path: Path, is_reported: bool) -> str:
@@ -384,7 +429,12 @@ def fuzz(seed: int, mutants: int, only: str = "") -> tuple[Counter[str], list[Fi
 
 def _tried(one: Mutant, folder: Path) -> str:
     path = folder / one.name
-    path.write_bytes(one.content)
+    if one.name.endswith(_DIRECTORY):
+        shutil.rmtree(path, ignore_errors=True)
+        with zipfile.ZipFile(io.BytesIO(one.content)) as archive:
+            archive.extractall(path)
+    else:
+        path.write_bytes(one.content)
     return outcome(path, one.is_reported)
 
 
@@ -490,7 +540,8 @@ def main() -> int:
     options.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.kept:
-        print(ended := outcome(given.kept, True))
+        with tempfile.TemporaryDirectory() as folder:
+            print(ended := _tried(Mutant(given.kept.name, given.kept.read_bytes(), True), Path(folder)))
         return int(ended not in ("answer", "refusal"))
     if given.worker is not None:
         _work(given.seed, given.worker, given.only)

@@ -13,7 +13,9 @@ from tests.fuzz import fuzz, mutant, outcome, seeds
 MUTANTS = traces.SIMULATED / "mutants"
 
 
-@pytest.mark.parametrize("only", [".xplane.pb", ".trace.json", "_naive.json", ".json", ".sqlite", ".zip"])
+@pytest.mark.parametrize(
+    "only", [".xplane.pb", ".trace.json", "_naive.json", ".json", ".sqlite", "tracekit.zip", "jax.zip", "_pqtdir"]
+)
 def test_mutants_are_an_answer_or_one_sentence(only):
     counts, finds = fuzz(seed=19, mutants=100, only=only)
     assert [find.ended_in for find in finds] == []

@@ -5,7 +5,6 @@ import struct
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -128,11 +127,11 @@ def as_parquet(export, directory):
     directory.mkdir()
     with closing(sqlite3.connect(export)) as base:
         for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            rows = pd.read_sql(f'SELECT * FROM "{name}"', base, dtype_backend="numpy_nullable")
-            table = pa.Table.from_pandas(rows, preserve_index=False)
-            for at, column in enumerate(table.column_names):
-                if column.startswith("global"):
-                    table = table.set_column(at, column, table[column].cast(pa.uint64()))
+            cursor = base.execute(f'SELECT * FROM "{name}"')
+            names, columns = [column for column, *_ in cursor.description], zip(*cursor, strict=True)
+            cells = dict(zip(names, columns, strict=False))
+            types = {column: pa.uint64() if column.startswith("global") else None for column in names}
+            table = pa.table({column: pa.array(cells.get(column, ()), types[column]) for column in names})
             parquet.write_table(table, directory / f"{name}.parquet")
     return directory
 
