@@ -23,7 +23,8 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tracekit.columns import constant, frame
+from tracekit import heap
+from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.devices import unknown
 from tracekit.errors import TraceError
 from tracekit.readers import losses, unpacking
@@ -75,6 +76,7 @@ _OF_DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError, KeyError),
     pa.ArrowException,
 )
+_NO_FACTS = OpFacts()
 Integers = NDArray[np.int64]
 
 
@@ -189,11 +191,13 @@ class _Protos:
     def op(self, number: int, name: str) -> tuple[Op | None, OpFacts]:
         """What the op `name` of a program does, None where that is not known, and what it costs."""
         program, costs = self.of(number)
+        if not program.proto:
+            return None, _NO_FACTS
         try:
             return program.op(name), costs.of(name)
         except DAMAGED:
             self.damaged[number] = self.names[number]
-            return None, OpFacts()
+            return None, _NO_FACTS
 
     @property
     def lost(self) -> list[Lost]:
@@ -211,13 +215,15 @@ class _Process:
         self.protos = _Protos(files)
         self.lost: list[Lost] = []
         self.ranges = _ranges(_table(files, folder + _TRACE), self.lost)
+        heap.give_back()  # of 600,000 different names Arrow keeps 150 MB
         self.notes: list[str] = []
         if folder + _THREADS not in files.names:
             self.notes.append(f"The archive holds no {_THREADS}, which tells the devices that threads drive.")
         self.device_of_thread = self._devices_of_threads(self._optional(files, folder + _THREADS))
         self.facts = self._optional(files, folder + _DEVICES)
         # What XLA calls each of CUDA's devices.
-        self.cuda_devices = [xla_device(name or "") for name in self._fact("TARGET_INFO_NVTX_CUDA_DEVICE", "name")]
+        names = self._fact("TARGET_INFO_NVTX_CUDA_DEVICE", "name")
+        self.cuda_devices = [None if pd.isna(name) else xla_device(name) for name in names]
         own = [device for device in (*self.device_of_thread.values(), *self.cuda_devices) if device]
         self.first_device, process = min(own, default=(0, None))
         self.may_drive_several = len({number for number, _ in own}) > 1
@@ -239,7 +245,8 @@ class _Process:
             if column not in threads:
                 self.lost.append(Lost(Loss.DETAILS, len(threads), len(threads), f"{threads.name} has no {column}"))
         names, pids, tids = threads.texts("Name", self.lost), *(threads.integers(key, self.lost) for key in _IDS)
-        return {(pid, tid): xla_device(name or "") for name, pid, tid in zip(names, pids, tids, strict=True)}
+        devices = map(xla_device, names.fillna(""))
+        return {(pid, tid): device for device, pid, tid in zip(devices, pids, tids, strict=True)}
 
     def _fact(self, table: str, column: str) -> list[Any]:
         """A column of the facts on the devices, which pandas calls by a pair."""
@@ -258,13 +265,13 @@ class _Process:
         # What the autotuner runs inside a compilation, to choose a kernel, is no execution of a program.
         compiles = np.array([activity_of(name) is Activity.COMPILING for name in ranges["Name"]], bool)
         is_tuning = _nearest(parent, compiles, leaf) >= 0
-        module: list[Any] = [modules[0].iloc[at] if at >= 0 else None for at in module_of.tolist()]
         run_id = np.append(ranges.index.to_numpy(), 0)[module_of]
+        module, number = (np.array([*modules[column], None], object)[module_of] for column in (0, 1))
         rows = ranges.iloc[leaf].assign(
-            hlo_op=thunk.iloc[leaf],
+            hlo_op=_labels(thunk.iloc[leaf]),
             run_id=pd.arrays.IntegerArray(run_id, (module_of < 0) | is_tuning),
-            hlo_module=pd.Series(module, ranges.index[leaf], dtype=object),
-            program=[_number(modules[1].iloc[at]) if at >= 0 else -1 for at in module_of.tolist()],
+            hlo_module=_labels(pd.Series(module, dtype="str")),
+            program=[int(text) if isinstance(text, str) else -1 for text in number],
         )
         has_host = ranges["has host"].to_numpy(bool)
         starts = np.concatenate([ranges["Projected Start"], ranges["Orig Start"][has_host]])
@@ -313,58 +320,65 @@ class _Process:
         start = (ranges["Orig Start"].to_numpy(np.int64) - zero) * _PS_PER_NS
         return {
             "host": constant(self.host, len(ranges)),
-            "process": [None if pid is pd.NA else str(pid) for pid in ranges["PID"]],
-            "thread": ["thread ?" if tid is pd.NA else f"thread {tid}" for tid in ranges["TID"]],
-            "name": ranges["Name"].tolist(),
+            "process": _labels(ranges["PID"], "{}"),
+            "thread": _labels(ranges["TID"], "thread {}", "thread ?"),
+            "name": _labels(ranges["Name"]),
             "start_ps": start,
             "end_ps": start + ranges["Orig Duration"].to_numpy(np.int64) * _PS_PER_NS,
         }
 
     def _events(self, rows: pd.DataFrame, zero: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The rows (EVENT_COLUMNS) and their operations (OP_COLUMNS)."""
-        keys = list(zip(rows["program"].tolist(), rows["hlo_module"], rows["hlo_op"], strict=True))
-        distinct = list(dict.fromkeys(keys))
-        which = {key: at for at, key in enumerate(distinct)}
-        place = np.array([which[key] for key in keys], np.int64)
-        known, costs = [], []
-        for number, _, name in distinct:
+        names, modules = rows["hlo_op"].array, rows["hlo_module"].array
+        place, first = distinct(rows["program"].to_numpy(), modules.codes, names.codes)
+        own = rows.iloc[first]
+        known: list[Op | None] = []
+        costs, what, is_unknown = [], [], []
+        # Without an object for each: of an archive there may be as many ops as thunks.
+        same: dict[Classification, Classification] = {}
+        for number, module, name in zip(own["program"].tolist(), own["hlo_module"], own["hlo_op"], strict=True):
             op, cost = self.protos.op(number, name)
+            each = kinds.classify(name, opcode=op.category if op else None, typed=Kind.COMPUTE)
             known.append(op)
             costs.append(cost)
-        what = [
-            kinds.classify(name, opcode=op.category if op else None, typed=Kind.COMPUTE)
-            for (_, _, name), op in zip(distinct, known, strict=True)
-        ]
-        self._count_unknown(distinct, what, place)
+            what.append(same.setdefault(each, each))
+            is_unknown.append(each.known_by is KnownBy.NOTHING and self._is_lost(number, module))
+        if count := int(np.array([*is_unknown, False])[place].sum()):
+            self.lost.append(Lost(Loss.KINDS, count, len(place), "thunks whose HLO is lost"))
         is_collective = [each.kind == Kind.COLLECTIVE for each in what]
         category = [
             operation(name, op.category if op else None) if shared else op.category if op else None
-            for (_, _, name), op, shared in zip(distinct, known, is_collective, strict=True)
+            for name, op, shared in zip(own["hlo_op"], known, is_collective, strict=True)
+        ]
+        program_of, of_own = distinct(own["program"].to_numpy(), own["hlo_module"].cat.codes.to_numpy())
+        programs = [
+            f"{module}({number})" if number >= 0 else None if pd.isna(module) else module
+            for number, module in own.iloc[of_own][["program", "hlo_module"]].itertuples(index=False)
         ]
         ops = frame(
             OP_COLUMNS,
             {
-                "program": [f"{module}({number})" if number >= 0 else module for number, module, _ in distinct],
-                "hlo_op": [name for _, _, name in distinct],
+                "program": categorical([*programs, None], program_of),
+                "hlo_op": own["hlo_op"].array,
                 "opcode": [op.opcode if op else None for op in known],
                 **{column: [getattr(cost, column) for cost in costs] for column in _OF_COSTS},
             },
         )
-        start = (rows["Projected Start"].to_numpy(np.int64) - zero) * _PS_PER_NS
-        of_row = [distinct[at] for at in place.tolist()]
+        start = (rows[_START].to_numpy(np.int64) - zero) * _PS_PER_NS
+        is_shared = np.array([*is_collective, False])[place]
         events = frame(
             EVENT_COLUMNS,
             {
                 "host": constant(self.host, len(rows)),
                 "device": self._device_names(rows),
-                "lane": ["collective thunks" if is_collective[at] else "thunks" for at in place.tolist()],
+                "lane": categorical(["thunks", "collective thunks"], is_shared.astype(np.int64)),
                 **kinds.columns(what, place),
-                "name": rows["hlo_op"].tolist(),
+                "name": names,
                 "start_ps": start,
-                "end_ps": start + rows["Projected Duration"].to_numpy(np.int64) * _PS_PER_NS,
-                "hlo_op": rows["hlo_op"].tolist(),
-                "hlo_module": [module for _, module, _ in of_row],
-                "category": [category[at] for at in place.tolist()],
+                "end_ps": start + rows[_LENGTH].to_numpy(np.int64) * _PS_PER_NS,
+                "hlo_op": names,
+                "hlo_module": modules,
+                "category": categorical([*category, None], place),
                 "bytes": [known[at].bytes if is_collective[at] and known[at] else None for at in place.tolist()],
                 "ranks": [known[at].ranks if is_collective[at] and known[at] else None for at in place.tolist()],
                 "correlation_id": rows.index.to_numpy(),
@@ -374,18 +388,9 @@ class _Process:
         )
         return events, ops
 
-    def _count_unknown(
-        self, ops: Sequence[tuple[int, str | None, str]], what: Sequence[Classification], place: Integers
-    ) -> None:
-        """Count the thunks of which only a damaged program says what they are, or one that no range around them names;
-        `place`: which op each is."""
-        is_unknown = [
-            each.known_by is KnownBy.NOTHING
-            and (number in self.protos.damaged or (module is None and bool(self.protos.names)))
-            for (number, module, _), each in zip(ops, what, strict=True)
-        ]
-        if count := int(np.array([*is_unknown, False])[place].sum()):
-            self.lost.append(Lost(Loss.KINDS, count, len(place), "thunks whose HLO is lost"))
+    def _is_lost(self, number: int, module: Any) -> bool:
+        """Whether the program of a thunk is damaged, or no range around it names one where there are programs."""
+        return number in self.protos.damaged or (pd.isna(module) and bool(self.protos.names))
 
     def _device_names(self, rows: pd.DataFrame) -> list[str]:
         """The device of each row, by the thread that launched it. Of threads that are not called after one, all is on
@@ -410,7 +415,7 @@ class _Process:
 
         def fact(device: str, column: str) -> Any:
             value = facts[column][place[device]] if device in place else None
-            return None if value is pd.NA else value
+            return None if pd.isna(value) else value
 
         facts = {name: self._fact("TARGET_INFO_GPU", name) for name in ("name", "totalMemory", "memoryBandwidth")}
         return frame(
@@ -493,7 +498,7 @@ def _columns(table: ParquetTable, lost: list[Lost]) -> pd.DataFrame:
         raise ValueError(f"its table of projected ranges has no column {missing[0]!r}")
     numbers = {name: table.integers(called.get(name, name)) for name in (*_TIMES, "RangeId")}
     numbers |= {name: table.integers(called.get(name, name), lost) for name in ("ParentId", *_IDS)}
-    rows = pd.DataFrame({"Name": pd.Series(table.texts(called.get("Name", "Name")), dtype="str"), **numbers})
+    rows = pd.DataFrame({"Name": table.texts(called.get("Name", "Name")), **numbers})
     return rows.assign(**{_LENGTH: table.integers("End") - rows[_START]}) if has_end else rows
 
 
@@ -510,10 +515,12 @@ def _timed(rows: pd.DataFrame, clock: str) -> tuple[NDArray[np.bool_], NDArray[n
 def _around(kept: pd.Series, parent: Integers, lost: pd.Series) -> NDArray[np.bool_]:
     """Which of the ranges that are `kept`, by their names, hold thunks that were lost: one of the `lost`, by the names
     of all ranges, "" for those that are not, is a thunk; or has no name, and what is around it is control flow."""
+    holds = np.zeros(len(kept), bool)
+    if (lost == "").all():
+        return holds
     ops = kept.str.extract(_THUNK)[0]
     is_control = np.array([isinstance(op, str) and kinds.is_control_flow(None, op) for op in ops], bool)
     is_thunk, has_no_name = lost.str.extract(_THUNK)[0].notna().to_numpy(bool), lost.isna().to_numpy(bool)
-    holds = np.zeros(len(kept), bool)
     holds[parent[is_thunk & (parent >= 0)]] = True
     around_nameless = parent[has_no_name & (parent >= 0)]
     holds[around_nameless] |= is_control[around_nameless]
@@ -532,6 +539,9 @@ def _nearest(parent: Integers, wanted: NDArray[np.bool_], places: Integers) -> I
     return np.where(pending, -1, found)  # ranges that are around each other
 
 
-def _number(text: object) -> int:
-    """The number of a program as a range has it, -1 where it has none."""
-    return int(text) if isinstance(text, str) else -1
+def _labels(values: pd.Series, label: str = "", null: str | None = None) -> pd.Categorical:
+    """A categorical column of texts, or of the values in a `label`."""
+    which, texts = pd.factorize(values)
+    if label:
+        return categorical([*map(label.format, texts), null], which)
+    return pd.Categorical.from_codes(which, pd.Index(texts, dtype="str"))

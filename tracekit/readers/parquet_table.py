@@ -50,20 +50,20 @@ class ParquetTable:
         self._count(column, int(bad.sum()), "integers", lost)
         return pd.arrays.IntegerArray(values, is_null | bad)
 
-    def texts(self, column: str, lost: list[Lost] | None = None) -> list[str | None]:
+    def texts(self, column: str, lost: list[Lost] | None = None) -> pd.Series:
         """A column of texts; bytes that are none are replaced."""
         cells = self._cells(column)
         if pa.types.is_dictionary(cells.type):
             cells = cells.cast(cells.type.value_type)
         if not (pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)):
             self._count(column, len(cells) - cells.null_count, "texts", lost)
-            return [None] * len(cells)
+            return pd.Series([None] * len(cells), dtype="str")
         try:
-            values: list[str | None] = cells.to_pylist()
-        except UnicodeDecodeError:  # one bad byte must not cost the file
+            cells.validate(full=True)
+        except pa.ArrowInvalid:  # one bad byte must not cost the file
             parts = cells.cast(pa.large_binary()).to_pylist()
-            values = [None if part is None else part.decode("utf-8", "replace") for part in parts]
-        return values
+            cells = pa.array([None if part is None else part.decode("utf-8", "replace") for part in parts])
+        return pd.Series(cells.to_pandas(), dtype="str")
 
     def _cells(self, column: str) -> pa.ChunkedArray:
         places = self.columns.schema.get_all_field_indices(column)
