@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import frame, numbered
+from tracekit.columns import frame, numbered, places_of
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
@@ -196,8 +196,8 @@ def _by_call(
         (np.concatenate([no_values, *column]) for column in zip(*delays, strict=True)) if delays else (no_values,) * 2
     )
     code = names.codes.to_numpy()[launch]
-    call_codes = np.flatnonzero(np.bincount(code)).tolist()
-    table = [(str(names.categories[call]), *_delays(delay[code == call])) for call in call_codes]
+    places = enumerate(places_of(code, len(names.categories)))
+    table = [(str(names.categories[call]), *_delays(delay[of_call])) for call, of_call in places if len(of_call)]
     return sorted(table, key=lambda entry: (-entry[1], entry[0]))
 
 
