@@ -225,6 +225,48 @@ def test_thunks_of_a_program_whose_range_is_lost_have_no_kinds_where_programs_te
     ]
 
 
+def test_a_thunk_of_no_length_is_a_row(tmp_path):
+    trace = read(archive(tmp_path / "a.zip", put("Projected Duration", 5, 0)))
+    assert rows(trace.events, "name", "start_ps", "end_ps")[1] == ["fusion.1", 1_115_000, 1_115_000]
+    assert losses(trace) == []
+
+
+def test_what_threads_without_a_device_launch_is_on_the_first_device_and_told(tmp_path):
+    path = archive(tmp_path / "a.zip", table(), dumps=[(DUMP, program(1, 1))])
+    data = io.BytesIO()
+    names = [f"Xla:#global={at},local={at},process=4,slice=0#" for at in (9, 8)]
+    pd.DataFrame({("TARGET_INFO_NVTX_CUDA_DEVICE", "name"): names}).to_parquet(data)
+    trace = read(with_members(path, **{"device-metadata.parquet": data.getvalue()}))
+    assert trace.events["device"].unique().tolist() == ["gpu:8"]
+    assert trace.notes[0] == "2 thunks launched by threads that are called after no device count as of gpu:8."
+
+
+def program(replicas, partitions):
+    """A proto of a program of one dot, for so many devices."""
+
+    def field(number, value):
+        return bytes([number << 3 | 2, len(value)]) + value
+
+    computation = field(2, field(1, b"dot") + field(2, b"dot"))
+    return field(1, field(3, computation) + field(15, bytes([1 << 3, replicas, 2 << 3, partitions])))
+
+
+def test_the_job_has_as_many_ranks_as_the_program_of_most_devices(tmp_path):
+    module = ("TSL:XlaModule:#hlo_module=jit_g,program_id=41#", 2200, 90, 1900, 100, 8, None)
+    ranges = [*RANGES, module, ("TSL:Thunk:#hlo_op=dot#", 2200, 10, 1910, 2, 9, 8)]
+    dumps = [(DUMP, program(2, 4)), (DUMP.replace("0040", "0041"), program(1, 2))]
+    trace = read(archive(tmp_path / "a.zip", table(ranges), dumps=dumps))
+    assert trace.hosts["world_size"].tolist() == [8]
+    assert losses(trace) == []
+
+
+def test_a_thunk_of_no_program_is_not_of_that_with_the_number_0(tmp_path):
+    ranges = [("TSL:Thunk:#hlo_op=dot#", 2000, 10, 1810, 2, 3, None)]
+    trace = read(archive(tmp_path / "a.zip", table(ranges), dumps=[(DUMP.replace("0040", "0000"), program(1, 1))]))
+    assert rows(trace.events, "name", "known_by") == [["dot", "nothing"]]
+    assert trace.ops["opcode"].isna().all()
+
+
 def test_programs_that_were_not_dumped_are_told(tmp_path):
     note = "The archive holds no HLO of 1 program that ran: what their thunks are is read from their names."
     assert note in read(archive(tmp_path / "a.zip", table())).notes
