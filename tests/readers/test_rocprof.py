@@ -125,8 +125,8 @@ def test_kernels_and_copies_are_rows_of_the_gpus_of_the_machine(tmp_path):
     ]
     assert trace.format == "rocprofv3"
     assert trace.notes == (
-        "1 kernels or copies without a valid time were skipped.",
-        "1 kernels or copies on no GPU (within the host's memory) were skipped.",
+        "1 of 3 events could not be read (records in kernel_dispatch without a valid time).",
+        "1 copy within the host's memory was skipped.",
     )
 
 
@@ -135,7 +135,8 @@ def test_agents_that_ran_kernels_and_are_not_listed_are_gpus_after_those_that_ar
     own["agents"] = [agent(CPU, 0, gpu=False, name="AMD EPYC"), agent(GPU_1, 2)]
     trace = trace_of(tmp_path, own)
     assert rows(trace.events, "device", "start_ps") == [["gpu:1", 0], ["gpu:0", 600_000]]
-    assert trace.notes[0].startswith("1 agent that ran kernels and that the file does not list: ")
+    assert trace.notes[1].startswith("1 agent that ran kernels and that the file does not list: ")
+    assert lost(trace) == {"agents that ran kernels and are not listed": 1}
     assert len(trace_of(tmp_path, own | {"agents": []}).events) == 2
 
 
@@ -205,17 +206,109 @@ def test_a_file_without_work_says_how_to_record_it(tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_truncated_file_is_one_sentence(tmp_path, packed):
-    data = json.dumps({"rocprofiler-sdk-tool": [process(kernel_dispatch=[kernel(10, 20)])]}).encode()
+def test_of_a_truncated_file_what_is_whole_is_read(tmp_path, packed):
+    records = {"kernel_dispatch": [kernel(10 * at, 10 * at + 5) for at in range(1, 200)], "memory_copy": []}
+    data = json.dumps({"rocprofiler-sdk-tool": [process(**records)]}).encode()
     path = tmp_path / "t.json"
-    path.write_bytes(gzip.compress(data)[:-40] if packed else data[:-40])
-    with pytest.raises(TraceError, match=r"t\.json is (truncated|no whole JSON of rocprofv3)"):
+    path.write_bytes(gzip.compress(data)[:-400] if packed else data[: data.rindex(b"dispatch_info")])
+    trace = read(path)
+    assert 0 < len(trace.events) < 199
+    assert trace.losses["what"].tolist()[0] == "bytes"
+    path.write_bytes(data[:30])
+    with pytest.raises(TraceError, match=r"t\.json is (laid out as no version|no whole JSON) of rocprofv3"):
         read(path)
 
 
-def test_times_too_far_apart_for_one_axis_are_refused(tmp_path):
-    with pytest.raises(TraceError, match="106 days"):
-        trace_of(tmp_path, process(kernel_dispatch=[kernel(10, 20), kernel(10**17, 10**17 + 5)]))
+def test_times_far_from_the_others_are_none(tmp_path):
+    far = [kernel(10**17, 10**17 + 5), kernel(30, 2**62), kernel(31, 2**63), kernel(32, 10**30)]
+    trace = trace_of(tmp_path, process(kernel_dispatch=[kernel(10, 20), kernel(20, 30), kernel(25, 28), *far]))
+    assert trace.events["start_ps"].tolist() == [0, 10_000, 15_000]
+    assert lost(trace)["records in kernel_dispatch without a valid time"] == 4
+
+
+def lost(trace):
+    return dict(zip(trace.losses["evidence"], trace.losses["lost"], strict=True))
+
+
+def whole():
+    """What holds something of everything."""
+    return process(
+        markers=[(1, "step 3")],
+        kernel_dispatch=[kernel(1000, 1500, 3), kernel(1600, 1700, 3, gpu=GPU_1), kernel(1650, 1900, 4, what=2)],
+        memory_copy=[
+            copy(1100, 1300, "HOST_TO_DEVICE", CPU, GPU_0),
+            copy(1300, 1400, "DEVICE_TO_DEVICE", GPU_1, GPU_0),
+        ],
+        hip_api=[
+            record("HIP_RUNTIME_API", 200, 250, 3, "hipLaunchKernel"),
+            record("HIP_RUNTIME_API", 260, 300, 4, "hipLaunchKernel"),
+        ],
+        hsa_api=[record("HSA_CORE_API", 210, 220, 4)],
+        marker_api=[record("MARKER_CORE_API", 100, 900, 1, "roctxRangePushA")],
+        rccl_api=[record("RCCL_API", 255, 310, 7, "ncclAllReduce")],
+    )
+
+
+def places(value, path=()):
+    """The path of each value of a document."""
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in pairs:
+        yield from places(each, (*path, key))
+
+
+def changed(document, path, value):
+    """The document with another value at a path; without the key, where that is `...`."""
+    document = json.loads(json.dumps(document))
+    holder = document
+    for key in path[:-1]:
+        holder = holder[key]
+    if value is ...:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    return document
+
+
+# What a file may lack, as what was not traced; and what may be any number or text.
+MAY_LACK = {
+    *("kernel_dispatch", "memory_copy", "hip_api", "hsa_api", "marker_api", "rccl_api", "buffer_records", "agents"),
+    *("mem_banks", "heap_type", "size_in_bytes", "product_name", "metadata", "pid", "node", "hostname"),
+}
+MAY_BE_ANY = {"product_name", "hostname", "value", "demangled_kernel_name", "operations", "pid", "heap_type"}
+
+
+def is_legal(path, value):
+    """Whether another profile may hold this, so that nothing tells that it is damage."""
+    key = next(part for part in reversed(path) if isinstance(part, str))
+    is_lacking = value is ... and isinstance(path[-1], int)  # one more or less of something
+    return is_lacking or key in (MAY_LACK if value is ... else MAY_BE_ANY)
+
+
+def figures(trace):
+    frames = (trace.events, trace.launches, trace.spans, trace.syncs, trace.devices, trace.ops)
+    return [frame.to_csv() for frame in frames]
+
+
+def test_any_one_value_that_is_damaged_costs_itself_and_is_told(tmp_path):
+    """Nothing that changes a figure is silent, but another list that was not traced, and another legal value."""
+    own = whole()
+    expected = trace_of(tmp_path, own)
+    assert not len(expected.losses)
+    silent, refused = [], []
+    for path in filter(None, places(own)):
+        for value in (..., "damaged", 2**70, -1):
+            try:
+                trace = trace_of(tmp_path, changed(own, path, value))
+            except TraceError:
+                refused.append(path)
+                continue
+            if len(trace.losses) or figures(trace) == figures(expected):
+                continue
+            if not is_legal(path, value):
+                silent.append((path, value))
+    assert not silent
+    assert {path[0] for path in refused} <= {"buffer_records"}
 
 
 def test_values_that_are_null_and_numbers_in_quotes_cost_no_file(tmp_path):
@@ -234,3 +327,5 @@ def test_values_that_are_null_and_numbers_in_quotes_cost_no_file(tmp_path):
 def test_another_layout_is_one_sentence_that_names_the_place(tmp_path):
     with pytest.raises(TraceError, match=r"is laid out as no version of rocprofv3 .*agents.*Please report it"):
         trace_of(tmp_path, process() | {"agents": {"902": "a GPU"}})
+    with pytest.raises(TraceError, match=r"is laid out as no version of rocprofv3 .*Please report it"):
+        trace_of(tmp_path, "process")

@@ -22,6 +22,7 @@ class Loss(StrEnum):
     TABLES = "tables"
     EVENTS = "events"
     BYTES = "bytes"
+    KINDS = "kinds"
     PROGRAMS = "programs"
     DETAILS = "details"
 
@@ -32,7 +33,7 @@ MANY_MISSING = 0.05
 WORTH_WITHHOLDING, TOO_MANY = 0.01, 0.05
 # What is lost of them is not known, but what waited for it has no cause without it.
 _PARTS = frozenset({Loss.FILES, Loss.PLANES, Loss.LINES, Loss.TABLES})
-_WORK = frozenset({Loss.OPERATIONS, Loss.LAUNCHED, Loss.REPLICAS, Loss.RECORDS, Loss.EVENTS, Loss.BYTES})
+_WORK = frozenset({Loss.OPERATIONS, Loss.LAUNCHED, Loss.REPLICAS, Loss.RECORDS, Loss.EVENTS, Loss.BYTES, Loss.KINDS})
 # What one and several of each part that can be damaged are called in a sentence.
 DAMAGE: Mapping[Loss, tuple[str, str]] = {
     Loss.RUNS: ("newer run", "newer runs"),
@@ -42,6 +43,7 @@ DAMAGE: Mapping[Loss, tuple[str, str]] = {
     Loss.TABLES: ("table", "tables"),
     Loss.EVENTS: ("event", "events"),
     Loss.BYTES: ("byte", "bytes"),
+    Loss.KINDS: ("kind of work", "kinds of work"),
     Loss.PROGRAMS: ("HLO proto", "HLO protos"),
     Loss.DETAILS: ("detail of devices and events", "details of devices and events"),
 }
