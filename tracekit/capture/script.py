@@ -90,8 +90,10 @@ def run(script: str, args: Sequence[str], *, module: bool, at_end: Callable[[], 
         _join_threads(before)
         at_end()
 
+    deepest = sys.getrecursionlimit()
     with ending_raises():
         ending = _ending_of(execute)
+        sys.setrecursionlimit(max(deepest, sys.getrecursionlimit()))  # what follows is not the script's
         if not ending.interrupted:
             # As at the interpreter's exit, the script's work goes on after its last line until a signal cuts it short.
             waiting = _ending_of(wait)
