@@ -38,6 +38,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import tracekit
+from tests.readers import rocprof_files
 from tracekit import readers
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers import summary
@@ -313,6 +314,7 @@ def seeds() -> dict[str, tuple[bytes, Mutate]]:
     host = readers.host_trace(DATA / "generated" / "gpu.xplane.pb")
     summarised = HostTrace(replace(host.trace, source="gpu.xplane.pb"), host.world_size, _CAPTURE, is_fitted=True)
     found["gpu.tracekit.zip"] = (summary.to_bytes(summarised), mutated_summary)
+    found["10_results.json"] = (json.dumps({"rocprofiler-sdk-tool": [rocprof_files.whole()]}).encode(), mutated_json)
     return found
 
 

@@ -81,6 +81,7 @@ def _open(text: bytes, place: int) -> tuple[list[_Open], int]:
             found.pop()
             if not found:
                 return found, match.end()
+            found[-1] = found[-1]._replace(end=match.end())
         elif match.lastgroup == "comma" and found:
             found[-1] = found[-1]._replace(end=match.start())
     return found, place
