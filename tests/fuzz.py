@@ -39,7 +39,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import tracekit
-from tests.readers import nsys_jax_archives
+from tests.readers import nsys_jax_archives, rocprof_files
 from tests.readers.nsys.exports import as_parquet
 from tests.readers.nsys_jax_archives import RANGES
 from tracekit import readers
@@ -334,6 +334,7 @@ def seeds() -> dict[str, tuple[bytes, Mutate]]:
     found["gpu.tracekit.zip"] = (summary.to_bytes(summarised), mutated_archive)
     found["gpu.nsys-jax.zip"] = (_nsys_jax(), mutated_archive)
     found[f"gpu{_DIRECTORY}"] = (_nsys_parquet(), mutated_directory)
+    found["10_results.json"] = (json.dumps({"rocprofiler-sdk-tool": [rocprof_files.whole()]}).encode(), mutated_json)
     return found
 
 

@@ -185,6 +185,38 @@ assert [*out.parent.iterdir()] == [out]
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a directory away")
+def test_a_directory_keeps_its_owner_group_and_mode(out):
+    os.chown(out, 1000, 2000)
+    out.chmod(0o2775)
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        fill(draft, "new")
+    found = out.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (1000, 2000, 0o2775)
+    assert {path.stat().st_gid for path in out.rglob("*")} == {2000}
+    assert texts(out) == WHOLE_NEW
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a directory away")
+def test_of_another_accounts_directory_only_the_entries_change(out):
+    out.chmod(0o2777)
+    for each in [*out.rglob("*"), out.parent]:
+        os.chown(each, 1000, 1000)
+    os.chown(out, 2000, 2000)
+    program = (
+        "import os, sys; sys.path[:0] = sys.argv[2:]; from pathlib import Path; from tracekit import files; "
+        "from tests.test_files import NAMES, fill; os.setgid(1000); os.setuid(1000)\n"
+        "with files.whole_directory(Path(sys.argv[1]), NAMES, 'last.json') as draft: fill(draft, 'new')"
+    )
+    for above in out.parents:
+        if above.stat().st_uid == 0 and not above.stat().st_mode & 0o005:
+            above.chmod(above.stat().st_mode | 0o005)
+    root = files.__file__.rpartition("/tracekit/")[0]
+    subprocess.run([sys.executable, "-c", program, out, root], check=True)
+    assert texts(out) == WHOLE_NEW
+    assert (out.stat().st_uid, out.stat().st_gid) == (2000, 2000)
+
+
 def others_of(out):
     """Files of others, a link and a directory among them as `out` has them, by name."""
     return {name: os.lstat(out / name).st_ino for name in os.listdir(out) if name not in NAMES}

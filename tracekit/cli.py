@@ -578,17 +578,17 @@ def baseline_save(
     with console.progress(["saving"]) as progress:
         progress("saving")
         baseline = save(name, sources, folder)
-    print(baseline.text)
+    console.show([baseline.text])
     _tell(f"Wrote {baseline.path}/")
 
 
 @_baselines.command("list")
 def baseline_list(folder: _Folder = Path("baselines")) -> None:
     """List the baselines."""
+    from tracekit import console
     from tracekit.gate.baselines import baselines
 
-    for baseline in baselines(folder):
-        print(baseline.text)
+    console.show(baseline.text for baseline in baselines(folder))
 
 
 @app.command()
@@ -618,7 +618,7 @@ def history(
     with console.progress(["reading"]) as progress:
         progress("reading")
         result = tracekit.history(source, measure or FOLLOWED, None if phases else phase or ())
-    print("\n".join(lines(result)))
+    console.show(lines(result))
     if out is not None:
         files = write_history(result, source, out)
         _tell(f"Wrote {out}/ ({', '.join(files)})")

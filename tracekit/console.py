@@ -3,7 +3,7 @@
 import io
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
@@ -38,6 +38,13 @@ def tell(sentence: str) -> None:
     if sys.stderr is not None:  # else print would take stdout
         with suppress(OSError, ValueError):
             print(safe(sentence), file=sys.stderr, flush=True)
+
+
+def show(lines: Iterable[str]) -> None:
+    """Print lines on stdout, made safe, in the letters that it can show."""
+    on = console()
+    for line in lines:
+        print(printable(line, on))
 
 
 def is_unicode(on: Console) -> bool:

@@ -207,9 +207,10 @@ def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path
     """A draft of a directory that takes the place of the entries of `out` called as `own` says, at the end of a context
     that raised nothing: what is in `out` is all old or all new, whenever a process ends or a disk is full.
 
-    The files of others in `out` stay. Where the system cannot exchange directories, or `out` holds other directories
-    too, is a mount or is where this process works, entries are moved one by one, and `last` is not there meanwhile.
-    Drafts that processes left which were killed are removed.
+    The files of others in `out` stay, and so do its owner, group and mode. Where the system cannot exchange
+    directories, or `out` holds other directories too, is a mount, another account's or where this process works,
+    entries are moved one by one, and `last` is not there meanwhile. Drafts that processes left which were killed are
+    removed.
     """
     out = out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -222,15 +223,32 @@ def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path
                 shutil.rmtree(stale, ignore_errors=True)
     with _locked_draft(lambda: Path(tempfile.mkdtemp(prefix=start, dir=beside))) as draft:
         try:
+            is_alike = not out.is_dir() or _is_made_alike(draft, out)
             yield draft
+            is_new = not out.is_dir()
             out.mkdir(exist_ok=True)
             with _locked_directory(out):
-                draft.chmod(out.stat().st_mode)
+                if is_new:
+                    draft.chmod(out.stat().st_mode)
+                elif is_alike:
+                    shutil.copystat(out, draft)
                 is_here = os.path.samestat(out.stat(), os.stat("."))  # a shell would be left in what is removed
-                if beside == out or is_here or not _exchange_with_others(draft, out, own):
+                if beside == out or is_here or not is_alike or not _exchange_with_others(draft, out, own):
                     _move_entries(draft, out, own, last)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+def _is_made_alike(draft: Path, out: Path) -> bool:
+    """Give a draft the owner and group of `out`, which what is made in it is of too where `out` says so; whether that
+    is allowed."""
+    found = out.stat()
+    try:
+        os.chown(draft, found.st_uid, found.st_gid)
+    except OSError:
+        return False
+    draft.chmod(0o700 | (found.st_mode & stat.S_ISGID))
+    return True
 
 
 def _mount(directory: Path) -> tuple[int, str]:

@@ -258,6 +258,14 @@ def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, 
     assert any(name.startswith("dot") for name in event_names(tmp_path / "t"))
 
 
+def test_a_limit_of_recursion_that_a_script_leaves_behind_costs_no_trace(tmp_path):
+    work = "(jax.numpy.ones((9, 9)) @ jax.numpy.ones((9, 9))).sum()"
+    write(tmp_path, "s.py", f"import sys, jax\n{work}\nsys.setrecursionlimit(60)\n")
+    code, _, err = capture(tmp_path, "--out", "t", "s.py")
+    assert (code, "Traceback" in err, "Wrote t/" in err) == (0, False, True), err
+    assert any(name.startswith("dot") for name in event_names(tmp_path / "t"))
+
+
 @pytest.mark.parametrize(("how", "code"), [("os.kill(os.getpid(), 9)", -9), ("ctypes.string_at(0)", -11)])
 def test_a_process_that_is_killed_or_crashes_is_told_to_have_left_nothing(tmp_path, how, code):
     write(tmp_path, "s.py", f"import ctypes, os, jax\njax.numpy.ones(3).block_until_ready()\n{how}")

@@ -148,7 +148,9 @@ def test_however_the_script_ends_the_trace_is_written(folder, ending, exit_code)
 
 
 def test_a_request_to_end_is_the_scripts_and_its_trace_is_written(folder):
-    (folder / "s.py").write_text("import time, mxnet\nmxnet.nd.dot()\nprint('go', flush=True)\ntime.sleep(60)\n")
+    # A signal that comes just before a sleep does not end it.
+    script = "import time, mxnet\nmxnet.nd.dot()\nprint('go', flush=True)\nfor _ in range(600): time.sleep(0.1)\n"
+    (folder / "s.py").write_text(script)
     with subprocess.Popen(
         command("s.py"), cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -1,7 +1,9 @@
 """`tracekit.phase` marks a stretch of a program in the trace and prints its wall time."""
 
+import io
 import os
 import re
+import sys
 import time
 
 import jax
@@ -16,6 +18,14 @@ def test_a_phase_prints_its_wall_time_once(capsys):
     output = capsys.readouterr().out
     assert (match := re.fullmatch(r"device 0: (\d+\.\d+) (ms|s)\n", output))
     assert 0.02 <= float(match[1]) * {"ms": 1e-3, "s": 1}[match[2]] < 10
+
+
+def test_a_phase_is_printed_in_the_letters_that_stdout_has(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", stdout := io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    with phase("naïve"):
+        pass
+    stdout.flush()
+    assert re.fullmatch(rb"na\\xefve: \S+ (\\xb5s|ms|ns)\n", stdout.buffer.getvalue())
 
 
 @pytest.mark.parametrize(

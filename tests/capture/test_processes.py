@@ -1,8 +1,12 @@
 """Several processes of one program leave one run, whoever has started them."""
 
 import json
+import os
 import platform
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -104,6 +108,34 @@ def test_a_number_of_processes_that_is_none_is_one_sentence(tmp_path, processes)
     assert code == 2
     assert "--processes" in err
     assert "Traceback" not in err
+
+
+def test_a_request_to_end_that_comes_while_the_processes_start_is_theirs(tmp_path):
+    script = write(
+        tmp_path,
+        "s.py",
+        """
+        import os, signal, subprocess, sys
+        from tracekit.capture import processes
+
+        begin = subprocess.Popen.__init__
+
+        def begun(child, *args, **named):
+            begin(child, *args, **named)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        subprocess.Popen.__init__ = begun
+        print(processes.call([sys.executable, "-c", "import time; time.sleep(100)"]))
+        """,
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.returncode) == (f"{128 + signal.SIGINT}\n", 0), done.stderr
 
 
 def test_the_workload_of_several_processes_is_read_as_one_trace(tmp_path):

@@ -1,5 +1,10 @@
 """Named baselines: what is saved, how large it is, and whether a trace is slower than it."""
 
+import io
+import shutil
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +12,8 @@ import tracekit
 from tests import traces
 from tests.frames import events, spans
 from tests.frames import trace as make_trace
-from tracekit import Outcome, Rule, Unit
+from tracekit import Outcome, Rule, TracekitError, Unit
+from tracekit.cli import main
 from tracekit.gate.baselines import baselines, find, save
 
 STEPPED = traces.path("stepped-cpu.xplane.pb.gz")
@@ -55,6 +61,32 @@ def test_a_baseline_of_the_same_name_is_replaced(tmp_path, stepped):
     save("main", [stepped], tmp_path)
     assert [(each.name, each.captures) for each in baselines(tmp_path)] == [("main", 1)]
     assert [path.name for path in tmp_path.iterdir()] == ["main"]
+
+
+def test_a_baseline_lies_in_no_trace(tmp_path):
+    run = tmp_path / "plugins" / "profile" / "r"
+    run.mkdir(parents=True)
+    shutil.copy(STEPPED, run)
+    with pytest.raises(TracekitError, match="lies inside the trace"):
+        save("main", [tmp_path], tmp_path / "baselines")
+    assert [path.name for path in tmp_path.iterdir()] == ["plugins"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_no_name_controls_the_terminal(tmp_path, stepped, monkeypatch, capsys, encoding):
+    evil = replace(stepped, trace=replace(stepped.trace, source="t\x1b[31m\n\u202eé"))
+    save("main", [evil], tmp_path / "b")
+    for run in "12":
+        evil.save(tmp_path / "runs" / f"r\x1b\n\u202eé{run}")
+    for words in (["baseline", "list", "--baselines", str(tmp_path / "b")], ["history", str(tmp_path / "runs")]):
+        monkeypatch.setattr(sys, "argv", ["tracekit", *words])
+        monkeypatch.setattr(sys, "stdout", stdout := io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+        with pytest.raises(SystemExit, match="0"):
+            main()
+        text = stdout.buffer.getvalue().decode(encoding)
+        assert not {"\x1b", "\u202e"} & {*text}
+        assert any(letters in text for letters in ("é", "\\xe9"))
+        assert "\n\ufffd" not in text
 
 
 def test_what_is_no_baseline_is_never_replaced(tmp_path, stepped):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import datetime
 from xml.etree import ElementTree
 
@@ -12,11 +13,12 @@ from tests import traces
 from tests.docs.blocks import ROOT, page_blocks
 from tests.frames import events, spans
 from tests.frames import trace as make_trace
-from tracekit import Outcome, Rule, Unit
+from tracekit import Outcome, Rule, TracekitError, Unit
 from tracekit.cli import main
 from tracekit.gate.check import CheckResult, RuleResult
 from tracekit.gate.faces import annotations, lines, publish, step_summary
 from tracekit.gate.junit import junit
+from tracekit.units import safe
 
 STEPPED = str(traces.path("stepped-cpu.xplane.pb.gz"))
 # 80 of 100 ps busy on one GPU, 60 on the other, 50 at once.
@@ -217,13 +219,26 @@ def test_annotations_and_a_summary_are_written_in_github_actions_only(monkeypatc
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     publish(RESULT)
-    assert capsys.readouterr().out == "\n".join(lines(RESULT)) + "\n"
+    assert capsys.readouterr().out == "".join(f"{safe(line)}\n" for line in lines(RESULT))
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     (tmp_path / "summary.md").write_text("before\n")
     publish(RESULT, tmp_path / "new" / "junit.xml")
-    assert capsys.readouterr().out == "\n".join([*lines(RESULT), *annotations(RESULT)]) + "\n"
+    assert capsys.readouterr().out == "".join(f"{safe(line)}\n" for line in [*lines(RESULT), *annotations(RESULT)])
     assert (tmp_path / "summary.md").read_text() == "before\n" + step_summary(RESULT)
+    publish(RESULT, as_json=True)
+    assert capsys.readouterr().err.count("::error") == 2
     assert ElementTree.parse(tmp_path / "new" / "junit.xml").getroot().tag == "testsuites"
+
+
+def test_a_junit_file_has_the_time_that_a_build_states_and_lies_in_no_trace(monkeypatch, tmp_path):
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767323045")
+    publish(RESULT, tmp_path / "junit.xml")
+    assert 'timestamp="2026-01-02T03:04:05"' in (tmp_path / "junit.xml").read_text()
+    (trace := tmp_path / "trace").mkdir()
+    with pytest.raises(TracekitError, match="lies inside the trace"):
+        publish(replace(RESULT, traces=(str(trace),)), trace / "junit.xml")
+    assert not [*trace.iterdir()]
 
 
 def test_the_commands_of_the_example_workflow_are_those_that_its_page_runs():

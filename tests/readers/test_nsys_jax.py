@@ -211,8 +211,7 @@ def test_of_a_lost_program_thunks_have_the_kinds_that_their_names_say_and_no_sha
     ]
     assert losses(trace)[1] == ["kinds", 2, 3, "thunks whose HLO is lost"]
     assert (
-        completeness(timeline_of(trace)).shares
-        == "2 of 3 kinds of events could not be read (thunks whose HLO is lost)."
+        completeness(timeline_of(trace)).shares == "2 of 3 kinds of work could not be read (thunks whose HLO is lost)."
     )
 
 

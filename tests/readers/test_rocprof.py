@@ -6,68 +6,9 @@ import json
 import pytest
 
 from tests.readers.chrome.kineto_files import rows
+from tests.readers.rocprof_files import CPU, GPU_0, GPU_1, agent, copy, kernel, process, record, whole
 from tracekit.errors import TraceError
 from tracekit.readers import read
-
-KINDS = {
-    "HIP_RUNTIME_API": ["hipLaunchKernel", "hipMemcpyAsync", "hipDeviceSynchronize"],
-    "HIP_COMPILER_API": ["__hipPushCallConfiguration"],
-    "HSA_CORE_API": ["hsa_signal_store_screlease"],
-    "KERNEL_DISPATCH": ["KERNEL_DISPATCH_NONE", "KERNEL_DISPATCH_ENQUEUE", "KERNEL_DISPATCH_COMPLETE"],
-    "MEMORY_COPY": [f"MEMORY_COPY_{way}" for way in ("NONE", "HOST_TO_HOST", "HOST_TO_DEVICE", "DEVICE_TO_DEVICE")],
-    "MARKER_CORE_API": ["roctxMarkA", "roctxRangePushA"],
-    "MARKER_CONTROL_API": ["roctxProfilerPause"],
-    "RCCL_API": ["ncclAllReduce"],
-}
-CPU, GPU_0, GPU_1 = 900, 902, 901  # handles need not be in the order of the devices
-KERNELS = ["0", "gemm_kernel(float*) [clone .kd]", "ncclDevKernel_Generic_1(ncclDevKernelArgs) [clone .kd]"]
-
-
-def agent(handle, node, gpu=True, name="AMD Instinct MI300X"):
-    """An agent: of an older version, without the index of its GPU."""
-    banks = [{"heap_type": 1, "size_in_bytes": 1000}, {"heap_type": 3, "size_in_bytes": 7}]
-    return {
-        "id": {"handle": handle}, "type": 2 if gpu else 1, "node_id": node, "product_name": name, "mem_banks": banks
-    }  # fmt: skip
-
-
-def record(kind, start, end, number=0, operation=0, thread=10, **rest):
-    """A record of the operation's name or number, at these nanoseconds."""
-    names = KINDS[kind]
-    return {
-        "kind": [*KINDS].index(kind),
-        "operation": names.index(operation) if isinstance(operation, str) else operation,
-        "correlation_id": {"internal": number, "external": 0},
-        "start_timestamp": start,
-        "end_timestamp": end,
-        "thread_id": thread,
-        **rest,
-    }
-
-
-def kernel(start, end, number=0, what=1, gpu=GPU_0, queue=5):
-    info = {"agent_id": {"handle": gpu}, "queue_id": {"handle": queue}, "kernel_id": what}
-    return record("KERNEL_DISPATCH", start, end, number, 2, dispatch_info=info, stream_id={"handle": 77})
-
-
-def copy(start, end, way, source, target, size=64):
-    ends = {"src_agent_id": {"handle": source}, "dst_agent_id": {"handle": target}}
-    return record("MEMORY_COPY", start, end, 0, f"MEMORY_COPY_{way}", bytes=size, **ends)
-
-
-def process(pid=10, markers=(), counted=(), **records):
-    """What a file holds of one process."""
-    return {
-        "metadata": {"pid": pid, "node": {"hostname": "node1"}},
-        "agents": [agent(CPU, 0, gpu=False, name="AMD EPYC"), agent(GPU_1, 2), agent(GPU_0, 1)],
-        "strings": {
-            "buffer_records": [{"kind": kind, "operations": names} for kind, names in KINDS.items()],
-            "marker_api": [{"key": number, "value": name} for number, name in markers],
-        },
-        "kernel_symbols": [{"kernel_id": at, "demangled_kernel_name": name} for at, name in enumerate(KERNELS)],
-        "callback_records": {"counter_collection": list(counted)},
-        "buffer_records": records,
-    }
 
 
 def trace_of(tmp_path, *processes, name="10_results.json"):
@@ -125,8 +66,8 @@ def test_kernels_and_copies_are_rows_of_the_gpus_of_the_machine(tmp_path):
     ]
     assert trace.format == "rocprofv3"
     assert trace.notes == (
-        "1 kernels or copies without a valid time were skipped.",
-        "1 kernels or copies on no GPU (within the host's memory) were skipped.",
+        "1 of 3 events could not be read (records in kernel_dispatch without a valid time).",
+        "1 copy within the host's memory was skipped.",
     )
 
 
@@ -135,7 +76,8 @@ def test_agents_that_ran_kernels_and_are_not_listed_are_gpus_after_those_that_ar
     own["agents"] = [agent(CPU, 0, gpu=False, name="AMD EPYC"), agent(GPU_1, 2)]
     trace = trace_of(tmp_path, own)
     assert rows(trace.events, "device", "start_ps") == [["gpu:1", 0], ["gpu:0", 600_000]]
-    assert trace.notes[0].startswith("1 agent that ran kernels and that the file does not list: ")
+    assert trace.notes[1].startswith("1 agent that ran kernels and that the file does not list: ")
+    assert lost(trace) == {"agents that ran kernels and are not listed": 1}
     assert len(trace_of(tmp_path, own | {"agents": []}).events) == 2
 
 
@@ -174,6 +116,30 @@ def test_a_row_is_of_the_hip_call_around_its_launch_also_where_hsa_has_its_id(tm
     assert rows(trace.syncs, "name", "on_device", "recorded_ps") == [["hipDeviceSynchronize", "gpu:0", 400_000]]
 
 
+def test_work_of_no_length_and_of_no_bytes_is_work_and_the_last_call_starts_what_has_its_id(tmp_path):
+    trace = trace_of(
+        tmp_path,
+        process(
+            hip_api=[
+                record("HIP_RUNTIME_API", 5, 6, 3, "hipLaunchKernel"),
+                record("HIP_RUNTIME_API", 7, 8, 4, "hipLaunchKernel"),
+            ],
+            kernel_dispatch=[kernel(10, 10, 3), kernel(11, 12, 4)],
+            memory_copy=[copy(20, 21, "HOST_TO_DEVICE", CPU, GPU_0, size=0)],
+        ),
+    )
+    assert trace.events["correlation_id"].tolist()[:2] == [3, 4]
+    assert trace.events["end_ps"].tolist() == [5_000, 7_000, 16_000]
+    assert trace.events["bytes"].tolist()[2] == 0
+    assert not len(trace.losses)
+
+
+def test_both_heaps_of_video_memory_count(tmp_path):
+    own = process(kernel_dispatch=[kernel(10, 20)])
+    own["agents"][2]["mem_banks"] = [{"heap_type": number, "size_in_bytes": 10**number} for number in range(5)]
+    assert trace_of(tmp_path, own).devices["memory_bytes"].tolist() == [110]
+
+
 def test_processes_of_one_file_have_lanes_and_ids_of_their_own(tmp_path):
     calls = {"hip_api": [record("HIP_RUNTIME_API", 5, 6, 3)], "kernel_dispatch": [kernel(10, 20, 3)]}
     trace = trace_of(tmp_path, process(pid=10, **calls), process(pid=20, **calls))
@@ -205,17 +171,90 @@ def test_a_file_without_work_says_how_to_record_it(tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_truncated_file_is_one_sentence(tmp_path, packed):
-    data = json.dumps({"rocprofiler-sdk-tool": [process(kernel_dispatch=[kernel(10, 20)])]}).encode()
+def test_of_a_truncated_file_what_is_whole_is_read(tmp_path, packed):
+    records = {"kernel_dispatch": [kernel(10 * at, 10 * at + 5) for at in range(1, 200)], "memory_copy": []}
+    data = json.dumps({"rocprofiler-sdk-tool": [process(**records)]}).encode()
     path = tmp_path / "t.json"
-    path.write_bytes(gzip.compress(data)[:-40] if packed else data[:-40])
-    with pytest.raises(TraceError, match=r"t\.json is (truncated|no whole JSON of rocprofv3)"):
+    path.write_bytes(gzip.compress(data)[:-400] if packed else data[: data.rindex(b"dispatch_info")])
+    trace = read(path)
+    assert 0 < len(trace.events) < 199
+    assert trace.losses["what"].tolist()[0] == "bytes"
+    path.write_bytes(data[:30])
+    with pytest.raises(TraceError, match=r"t\.json is (laid out as no version|no whole JSON) of rocprofv3"):
         read(path)
 
 
-def test_times_too_far_apart_for_one_axis_are_refused(tmp_path):
-    with pytest.raises(TraceError, match="106 days"):
-        trace_of(tmp_path, process(kernel_dispatch=[kernel(10, 20), kernel(10**17, 10**17 + 5)]))
+def test_times_far_from_the_others_are_none(tmp_path):
+    far = [kernel(10**17, 10**17 + 5), kernel(30, 2**62), kernel(31, 2**63), kernel(32, 10**30)]
+    trace = trace_of(tmp_path, process(kernel_dispatch=[kernel(10, 20), kernel(20, 30), kernel(25, 28), *far]))
+    assert trace.events["start_ps"].tolist() == [0, 10_000, 15_000]
+    assert lost(trace)["records in kernel_dispatch without a valid time"] == 4
+
+
+def lost(trace):
+    return dict(zip(trace.losses["evidence"], trace.losses["lost"], strict=True))
+
+
+def places(value, path=()):
+    """The path of each value of a document."""
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in pairs:
+        yield from places(each, (*path, key))
+
+
+def changed(document, path, value):
+    """The document with another value at a path; without the key, where that is `...`."""
+    document = json.loads(json.dumps(document))
+    holder = document
+    for key in path[:-1]:
+        holder = holder[key]
+    if value is ...:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    return document
+
+
+# What a file may lack, as what was not traced; and what may be any number or text.
+MAY_LACK = {
+    *("kernel_dispatch", "memory_copy", "hip_api", "hsa_api", "marker_api", "rccl_api", "buffer_records", "agents"),
+    *("mem_banks", "heap_type", "size_in_bytes", "product_name", "metadata", "pid", "node", "hostname"),
+}
+MAY_BE_ANY = {"product_name", "hostname", "value", "demangled_kernel_name", "operations", "pid", "heap_type"}
+
+
+def is_legal(path, value):
+    """Whether another profile may hold this, so that nothing tells that it is damage."""
+    key = next(part for part in reversed(path) if isinstance(part, str))
+    is_lacking = value is ... and isinstance(path[-1], int)  # one more or less of something
+    return is_lacking or key in (MAY_LACK if value is ... else MAY_BE_ANY)
+
+
+def figures(trace):
+    frames = (trace.events, trace.launches, trace.spans, trace.syncs, trace.devices, trace.ops)
+    return [frame.to_csv() for frame in frames]
+
+
+def test_any_one_value_that_is_damaged_costs_itself_and_is_told(tmp_path):
+    """Nothing that changes a figure is silent, but another list that was not traced, and another legal value."""
+    own = whole()
+    expected = trace_of(tmp_path, own)
+    assert not len(expected.losses)
+    silent, refused = [], []
+    for path in filter(None, places(own)):
+        for value in (..., "damaged", 2**70, -1):
+            try:
+                trace = trace_of(tmp_path, changed(own, path, value))
+            except TraceError:
+                refused.append(path)
+                continue
+            if len(trace.losses) or figures(trace) == figures(expected):
+                continue
+            if not is_legal(path, value):
+                silent.append((path, value))
+    assert not silent
+    assert {path[0] for path in refused} <= {"buffer_records"}
 
 
 def test_values_that_are_null_and_numbers_in_quotes_cost_no_file(tmp_path):
@@ -234,3 +273,5 @@ def test_values_that_are_null_and_numbers_in_quotes_cost_no_file(tmp_path):
 def test_another_layout_is_one_sentence_that_names_the_place(tmp_path):
     with pytest.raises(TraceError, match=r"is laid out as no version of rocprofv3 .*agents.*Please report it"):
         trace_of(tmp_path, process() | {"agents": {"902": "a GPU"}})
+    with pytest.raises(TraceError, match=r"is laid out as no version of rocprofv3 .*Please report it"):
+        trace_of(tmp_path, "process")

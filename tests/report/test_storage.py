@@ -20,7 +20,7 @@ from tracekit.cli import main
 from tracekit.errors import TracekitError
 from tracekit.files import SUMMARY
 from tracekit.readers import unpacking
-from tracekit.report import storage
+from tracekit.report import load, storage
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
 
@@ -52,6 +52,34 @@ def test_a_loaded_report_equals_the_one_that_was_saved(name, tmp_path):
     assert markdown(loaded) == markdown(saved)
     assert page(loaded) == page(saved)
     assert json.dumps(loaded.summary()) == json.dumps(saved.summary())
+
+
+def test_a_report_below_a_path_that_is_no_text_is_loaded(tmp_path):
+    directory = tmp_path / os.fsdecode(b"r\xff")
+    report(NAMES[0]).save(directory)
+    assert tracekit.load(directory) == report(NAMES[0])
+
+
+@pytest.mark.parametrize("often", [False, True])
+def test_a_report_that_is_replaced_while_it_is_read_is_never_mixed(often, saved_reports, tmp_path, monkeypatch):
+    first, second = (Path(shutil.copytree(saved_reports[name], tmp_path / name)) for name in ("one", "phases"))
+
+    def read_and_exchanged(directory):
+        if often or not second.with_suffix(".done").exists():
+            document = storage.read(directory)
+            first.rename(tmp_path / "third")
+            second.rename(first)
+            (tmp_path / "third").rename(second)
+            second.with_suffix(".done").touch()
+            return document
+        return storage.read(directory)
+
+    monkeypatch.setattr(load, "read", read_and_exchanged)
+    if often:
+        with pytest.raises(TracekitError, match="is written anew again and again"):
+            tracekit.load(first)
+    else:
+        assert tracekit.load(first) == report("phases")
 
 
 def test_a_difference_of_a_picosecond_is_a_difference():

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.columns import numbered
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Source, timeline_of
 from tracekit.timeline.unions import union_lengths
@@ -56,15 +57,15 @@ def guessed(source: Source) -> pd.DataFrame:
     name, kind = np.divmod(remainder, len(kinds))
     groups, devices = len(group_keys), len(rows.devices)
     key = np.full(len(rows), -1)
-    key[guess] = rows.device[guess] * groups + group_of_guess
-    lengths = union_lengths(key, devices * groups, rows.start, rows.end)
+    key[guess], pair = numbered(rows.device[guess] * groups + group_of_guess, devices * groups)
+    lengths = union_lengths(key, len(pair), rows.start, rows.end)
     table = _table(
         {
             "name": names[name],
             "kind": kinds.to_numpy(object)[kind],
             "level": np.array([level.value for level in LEVELS], object)[level],
             "events": np.bincount(group_of_guess, minlength=len(group_keys)),
-            "device_time_ps": iv.sums(lengths, np.tile(np.arange(groups), devices), groups),
+            "device_time_ps": iv.sums(lengths, pair % max(groups, 1), groups),
         },
         _busy_time(rows, level_of_row >= 0),
     )

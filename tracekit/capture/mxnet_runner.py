@@ -111,7 +111,8 @@ class Profile:
             times.wall_ps = (time.perf_counter_ns() - start) * 1000
         finally:
             task.stop()
-        print(f"{name}: {_time(times.wall_ps)}", flush=True)
+        line, encoding = f"{name}: {_time(times.wall_ps)}", getattr(sys.stdout, "encoding", None) or "utf-8"
+        print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:

@@ -73,7 +73,8 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
     after = _other_cpu_s()
     if before is not None and after is not None:
         times.other_cores = (after - before) / (times.wall_ps / 10**12)
-    print(f"{name}: {units.time(times.wall_ps)}", flush=True)
+    line, encoding = f"{name}: {units.time(times.wall_ps)}", getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def _annotations(name: str, stats: Mapping[str, str]) -> list[AbstractContextManager[Any]]:

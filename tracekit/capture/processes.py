@@ -26,6 +26,7 @@ _LAUNCHERS = frozenset(
     ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "orted", "prterun", "prte", "prted", "hydra_pmi_proxy")
 ) | {"slurmstepd"}
 _KEY, _MACHINES, _BEGUN, _APART = "tracekit/run", "tracekit/machine/", "tracekit/begun", "apart"
+_OF_TERMINAL = [getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
 _NAMED = 3  # of the processes that share no disk, so many are named
 _AGREE_S = 20  # process 0 says the name of its run as soon as its profile starts, which is seconds after jax does
 _BEGIN_S = 5  # between the first process to come to a step and the last
@@ -41,10 +42,11 @@ def start(command: Sequence[str], count: int) -> int:
 
     address = f"127.0.0.1:{_free_port()}"
     children = []
-    for index in range(count):
-        variables = {_VARIABLE: f"{index}/{count} {address}", "JAX_COORDINATOR_BIND_ADDRESS": address}
-        children.append(subprocess.Popen(command, env={**os.environ, **variables}))
-    with _left_to(children):
+    with _requests() as requests:
+        for index in range(count):
+            variables = {_VARIABLE: f"{index}/{count} {address}", "JAX_COORDINATOR_BIND_ADDRESS": address}
+            children.append(subprocess.Popen(command, env={**os.environ, **variables}))
+            requests.are_of(children[-1])
         failed, deadline = 0, float("inf")
         while None in [child.poll() for child in children]:
             if not failed and (failed := _failed(children)):
@@ -64,8 +66,9 @@ def call(command: Sequence[str], log: int | None = None, inherited: Sequence[int
     """
     import subprocess
 
-    child = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=inherited)
-    with _left_to([child]):
+    with _requests() as requests:
+        child = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=inherited)
+        requests.are_of(child)
         child.wait()
     return _failed([child])
 
@@ -277,20 +280,48 @@ def _signal(children: Sequence["subprocess.Popen[bytes]"], number: int) -> None:
             child.send_signal(number)
 
 
+class _Requests:
+    """Hands a request to end on to children, which write their traces first: also one that came before they did."""
+
+    def __init__(self) -> None:
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._is_asked, self._asked = False, set[int]()
+
+    def are_of(self, child: "subprocess.Popen[bytes]") -> None:
+        """A child has started."""
+        self._children.append(child)
+        if self._is_asked and child.pid not in self._asked:
+            self._ask([child])
+
+    def come(self, *_: object) -> None:
+        """A request has come."""
+        self._is_asked = True
+        self._ask(self._children)
+
+    def _ask(self, children: Sequence["subprocess.Popen[bytes]"]) -> None:
+        self._asked |= {child.pid for child in children}
+        _signal(children, signal.SIGINT)
+
+
+def _passed_over(*_: object) -> None:
+    """Do nothing."""
+
+
 @contextmanager
-def _left_to(children: Sequence["subprocess.Popen[bytes]"]) -> Iterator[None]:
-    """Hand a request to end on to the children, which write their traces first; Ctrl-C reaches them by itself."""
+def _requests() -> Iterator[_Requests]:
+    """Requests to end are those of children from here on; Ctrl-C reaches them by itself."""
+    requests = _Requests()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield requests
         return
-    # What a terminal sends reaches them by itself.
-    of_terminal = [getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
-    old = {
-        **{number: signal.signal(number, signal.SIG_IGN) for number in of_terminal},
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: _signal(children, signal.SIGINT)),
-    }
+    # What a terminal sends reaches them by itself. A handler, unlike SIG_IGN, is not theirs too.
+    handlers = dict.fromkeys(_OF_TERMINAL, _passed_over) | {signal.SIGTERM: requests.come}
+    old = {number: signal.getsignal(number) for number in handlers}
+    old = {number: handler for number, handler in old.items() if handler is not signal.SIG_IGN}  # as under nohup
+    for number in old:
+        signal.signal(number, handlers[number])
     try:
-        yield
+        yield requests
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)

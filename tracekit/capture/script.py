@@ -90,8 +90,12 @@ def run(script: str, args: Sequence[str], *, module: bool, at_end: Callable[[], 
         _join_threads(before)
         at_end()
 
+    deepest, modules = sys.getrecursionlimit(), dict(sys.modules)
     with ending_raises():
         ending = _ending_of(execute)
+        # What follows is not the script's, which may have left neither.
+        sys.setrecursionlimit(max(deepest, sys.getrecursionlimit()))
+        sys.modules |= {name: module for name, module in modules.items() if name not in sys.modules}
         if not ending.interrupted:
             # As at the interpreter's exit, the script's work goes on after its last line until a signal cuts it short.
             waiting = _ending_of(wait)

@@ -277,7 +277,7 @@ class Session(ABC):
         try:
             self._join()
             if self.plan.watched:
-                self._sudden_end.watch(self._profiled)
+                self._sudden_end.watch(self._profiled, self.run)
             with self._on_our_own():
                 self._start_profiler()
         except Exception as error:  # it must not end the script

@@ -18,6 +18,7 @@ _SAID = (
     "tracekit: the process ended before its trace was written (it was killed, or crashed): nothing was saved, because "
     "the profiler keeps a trace in memory up to its end. --for 2s or --steps 5 write it while the script runs."
 )
+_WRITTEN = "tracekit: the process ended (it was killed, or crashed) when its trace was written: {}"
 
 
 class SuddenEnd:
@@ -28,18 +29,19 @@ class SuddenEnd:
         self._pipe: os.stat_result | None = None
         self._open: Path | None = None  # a file that is there until `avert`: a script may close what it did not open
 
-    def watch(self, draft: Path) -> None:
-        """Start the second process, which removes `draft` too; it is no child of this one, for a program may wait for
-        any child of its own."""
+    def watch(self, draft: Path, run: Path) -> None:
+        """Start the second process, which removes `draft` too, and knows where the trace will be, `run`; it is no child
+        of this one, for a program may wait for any child of its own."""
         with suppress(OSError, subprocess.SubprocessError):  # without it the capture says one line less
             number, name = tempfile.mkstemp(prefix="tracekit-capture-")
             os.close(number)
             self._open = Path(name)
             read, self._averted = os.pipe()
             self._pipe = os.fstat(self._averted)
+            places = [os.path.abspath(path) for path in (draft, run)]
             try:
                 subprocess.run(
-                    [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(read), name, os.fspath(draft)],
+                    [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(read), name, *places],
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(read,), cwd="/", timeout=10,
                 )  # fmt: skip
             finally:
@@ -60,14 +62,14 @@ class SuddenEnd:
             self._averted = None
 
 
-def _watch(pid: int, averted: int, still_open: str, draft: str) -> None:
+def _watch(pid: int, averted: int, still_open: str, draft: str, run: str) -> None:
     os.setsid()  # signals of the terminal are not for it
     if _is_gone(pid, averted) and os.path.exists(still_open):
         with suppress(OSError):
             os.unlink(still_open)
         shutil.rmtree(draft, ignore_errors=True)
         with suppress(OSError, ValueError):
-            os.write(2, f"{_SAID}\n".encode())
+            os.write(2, f"{_WRITTEN.format(ascii(run)[1:-1]) if os.path.isdir(run) else _SAID}\n".encode())
 
 
 def _is_gone(pid: int, averted: int) -> bool:
@@ -94,4 +96,4 @@ def _is_gone(pid: int, averted: int) -> bool:
 
 
 if __name__ == "__main__" and os.fork() == 0:
-    _watch(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:5])
+    _watch(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6])

@@ -11,7 +11,7 @@ from pathlib import Path
 from tracekit import remote
 from tracekit.comparison.sides import Compared, captures
 from tracekit.errors import TracekitError
-from tracekit.files import SUMMARY, file_part, is_saved_report
+from tracekit.files import SUMMARY, file_part, is_saved_report, refuse_inside
 from tracekit.report import storage
 from tracekit.report.model import Report
 from tracekit.units import quantity, size
@@ -55,6 +55,9 @@ def save(name: str, sources: Sequence[Compared], directory: str | os.PathLike[st
         if there.exists() and not _captures(there):
             raise TracekitError(f"{there} is there and is no baseline. Give another name, or remove it.")
     reports = [_small(capture.report) for source in sources for capture in captures(source)]
+    for report in reports:
+        if report.trace.source:
+            refuse_inside(remote.child(home, name), report.trace.source)
     with remote.written(remote.child(home, name), last=[f"1/{SUMMARY}"], stale=["*"]) as place:
         _write(reports, place)
         return replace(_baseline(place), path=remote.child(home, name))

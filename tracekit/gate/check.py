@@ -69,10 +69,11 @@ class RuleResult:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The `results` of all rules on a `source`, in their order."""
+    """The `results` of all rules on a `source`, in their order; `traces` are the paths of what it is."""
 
     source: str
     results: tuple[RuleResult, ...]
+    traces: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
@@ -153,7 +154,9 @@ def check(
     if baseline is not None:
         results.append(of_baseline(baseline, reports, floor))
     name = reports[0].trace.source
-    return CheckResult(name if len(its) == 1 else sources(capture.label for capture in its), tuple(results))
+    label = name if len(its) == 1 else sources(capture.label for capture in its)
+    traces = tuple(capture.report.trace.source for capture in its if capture.report.trace.source)
+    return CheckResult(label, tuple(results), traces)
 
 
 def _refuse_twice(its: Sequence[Capture]) -> None:

@@ -2,14 +2,14 @@
 
 import json
 import os
-import sys
-from datetime import datetime
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tracekit import remote
-from tracekit.console import tell
+from tracekit.console import show, tell
 from tracekit.errors import TracekitError
-from tracekit.files import replaced
+from tracekit.files import refuse_inside, replaced
 from tracekit.gate.check import CheckResult, Outcome
 from tracekit.gate.junit import junit
 from tracekit.report.markdown import escaped
@@ -31,23 +31,40 @@ def lines(result: CheckResult) -> list[str]:
 def publish(result: CheckResult, junit_file: str | os.PathLike[str] | None = None, as_json: bool = False) -> None:
     """Print the results, and write them where they are asked for: to a JUnit file, and where GitHub Actions runs this.
 
-    Raises TracekitError where a file cannot be written.
+    Raises TracekitError where a file cannot be written, or lies inside a trace.
     """
-    print(json.dumps(result.data, indent=1) if as_json else "\n".join(lines(result)))
+    if junit_file is not None:
+        for trace in result.traces:
+            refuse_inside(junit_file, trace)
+    if as_json:
+        print(json.dumps(result.data, indent=1))
+    else:
+        show(lines(result))
     try:
         if junit_file is not None:
-            text = junit(result, datetime.now())
+            text = junit(result, _now())
             with remote.written(remote.place(junit_file)) as place:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 replaced(place, lambda draft: draft.write_text(text, "utf-8"))
             tell(f"Wrote {junit_file}")
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            print("\n".join(annotations(result)), file=sys.stderr if as_json else sys.stdout)
+            if as_json:  # which stdout is for
+                for annotation in annotations(result):
+                    tell(annotation)
+            else:
+                show(annotations(result))
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
                 with Path(summary).open("a", encoding="utf-8") as file:
                     file.write(step_summary(result))
     except OSError as error:
         raise TracekitError(f"The results cannot be written: {error}.") from None
+
+
+def _now() -> datetime:
+    """The time that a JUnit file has, in UTC: SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs) where that is
+    set, else that of the check."""
+    stated = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(stated) if stated.isdecimal() else time.time(), UTC)
 
 
 def annotations(result: CheckResult) -> list[str]:

@@ -4,6 +4,7 @@ Traces are compressed to a fiftieth of their size at most; what holds more than 
 than FREE_BYTES) was not written by a profiler.
 """
 
+import errno
 import lzma
 import zipfile
 import zlib
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tracekit.errors import TraceError
+from tracekit.units import spelt
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData, ParquetFile
@@ -112,11 +114,14 @@ class ParquetFiles:
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
 
+        if isinstance(source, Path) and source.exists() and not source.is_file():
+            raise OSError(errno.EINVAL, f"{source.name} is no regular file")
+        if isinstance(source, Path) and spelt(str(source)) != str(source):  # which Arrow does not open
+            source = source.read_bytes()
+
         def opened(**options: Any) -> ParquetFile:
             return ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source, **options)
 
-        if isinstance(source, Path) and source.exists() and not source.is_file():
-            raise OSError(f"{source.name} is no regular file")
         file = opened()
         try:
             self._bound.take(_held(file.metadata, self._bound.left, opened))

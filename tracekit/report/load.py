@@ -20,7 +20,7 @@ from tracekit.analysis.program import Program
 from tracekit.columns import frame
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
-from tracekit.files import REPORT_FILES, SUMMARY, path_of
+from tracekit.files import FRAMES, REPORT_FILES, SUMMARY, path_of
 from tracekit.readers import formats
 from tracekit.report.build import analyse
 from tracekit.report.model import Origin, Report
@@ -28,6 +28,8 @@ from tracekit.report.storage import FAULTS, REMEDY, dtypes, read, restore
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.vocabulary.frameworks import FORMATS, Framework
 
+# So often a report is read that is replaced meanwhile.
+_READS = 3
 # Schema 1 knew nothing of the machine.
 _ANALYSES = [task.name for task in ANALYSES if task.name != "machine"]
 
@@ -39,7 +41,35 @@ def load(directory: str | os.PathLike[str]) -> Report:
     TracekitError where there is none, or where it is damaged or of a schema that this version does not know.
     """
     with remote.fetched(path_of(directory, "the directory of a saved report"), *REPORT_FILES) as place:
-        return _load(place)
+        return _unmixed(place)
+
+
+def _unmixed(directory: Path) -> Report:
+    """The report in a directory, all of it of one: read again where another took its place meanwhile."""
+    for _ in range(_READS):
+        before = _identity(directory)
+        try:
+            report = _load(directory)
+        except TracekitError:
+            if _identity(directory) == before:
+                raise
+            continue
+        if _identity(directory) == before:
+            return report
+    raise TracekitError(f"The report in {directory} is written anew again and again. Load it when it is done.")
+
+
+def _identity(directory: Path) -> tuple[tuple[int, int, int, int] | None, ...]:
+    """What another report in that place has otherwise."""
+    identity: list[tuple[int, int, int, int] | None] = []
+    for place in (directory, directory / FRAMES, directory / SUMMARY):
+        try:
+            found = place.stat()
+            is_whole = place != directory  # where others may write too
+            identity.append((found.st_dev, found.st_ino, found.st_mtime_ns * is_whole, found.st_size * is_whole))
+        except OSError:
+            identity.append(None)
+    return tuple(identity)
 
 
 def _load(directory: Path) -> Report:

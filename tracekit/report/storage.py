@@ -190,12 +190,19 @@ class _Saved:
         have = frame.dtypes
         for there, saved in dtypes.items():
             if have[there] != saved:
+                if isinstance(saved, pd.CategoricalDtype) and not (_values(frame[there]) <= {*saved.categories}):
+                    raise ValueError(f"{name}.{there} holds what is none of its values")
                 frame[there] = frame[there].astype(saved)
         for column, dtype in empty.dtypes.items():
             if column not in frame:
                 self.absent.append(f"{name}.{column}")
                 frame[column] = pd.array([pd.NA] * len(frame), _NULLABLE.get(str(dtype), dtype))
         return frame
+
+
+def _values(column: pd.Series) -> set[Any]:
+    """The different values of a column but null."""
+    return {*(column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column.dropna().unique())}
 
 
 # What JSON has for values of a type.

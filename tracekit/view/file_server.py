@@ -13,6 +13,7 @@ import shutil
 import sys
 import threading
 import zipfile
+import zlib
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,6 +32,8 @@ _POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
+# What is raised where there is no such file, or a damaged one of a zip file.
+_ABSENT = (KeyError, OSError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
 
 class Files:
@@ -69,14 +72,14 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in names or origin not in (None, *(f"http://{name}" for name in names)):
             self.send_error(HTTPStatus.FORBIDDEN)
             return
-        path = posixpath.normpath(unquote(urlsplit(self.path).path)).lstrip("/")
-        token, _, rest = path.partition("/")
-        top, _, name = rest.partition("/")
         try:
+            path = posixpath.normpath(unquote(urlsplit(self.path).path)).lstrip("/")
+            token, _, rest = path.partition("/")
+            top, _, name = rest.partition("/")
             if not secrets.compare_digest(token.encode(), self.token.encode()):
                 raise KeyError(token)
             file, size = self.places[top].open(name or "index.html")
-        except (KeyError, OSError, ValueError):
+        except _ABSENT:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
         with file:

@@ -43,9 +43,9 @@ DAMAGE: Mapping[Loss, tuple[str, str]] = {
     Loss.TABLES: ("table", "tables"),
     Loss.EVENTS: ("event", "events"),
     Loss.BYTES: ("byte", "bytes"),
+    Loss.KINDS: ("kind of work", "kinds of work"),
     Loss.PROGRAMS: ("HLO proto", "HLO protos"),
     Loss.DETAILS: ("detail of devices and events", "details of devices and events"),
-    Loss.KINDS: ("kind of an event", "kinds of events"),
 }
 
 

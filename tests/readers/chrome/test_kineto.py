@@ -916,6 +916,18 @@ def test_a_kernel_without_a_process_makes_no_second_device(tmp_path):
     assert set(trace_of(tmp_path, *events).events["device"]) == {"gpu:0"}
 
 
+def test_of_a_cut_file_of_a_gpu_machine_nothing_is_the_work_of_a_cpu(tmp_path):
+    document = {"deviceProperties": [{"id": 0}], "traceEvents": [event("cpu_op", "aten::mm", 0, 5)]}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(document)[:-2] + ', {"ph": "X", "ts": 5, ')
+    trace = read(path)
+    assert not len(trace.events)
+    assert trace.losses["what"].tolist() == ["bytes"]
+    assert any("holds no work of its GPUs" in note for note in trace.notes)
+    path.write_text(json.dumps(document))
+    assert read(path).events["device"].tolist() == ["cpu:0"]
+
+
 @pytest.mark.parametrize("depth", [300, 1000, 5000])
 def test_an_event_nested_without_end_is_cut_off_and_the_others_are_read(tmp_path, depth):
     path = tmp_path / "t.json"

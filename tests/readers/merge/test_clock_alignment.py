@@ -426,7 +426,7 @@ class Job:
         """Whether any two ranks have enough in common, and most of it right."""
         both = [(a, b) for a in range(len(self.right)) for b in range(a)]
         return all(
-            (self.right[a] & self.right[b]).sum() >= max(6, 0.75 * (self.recorded[a] & self.recorded[b]).sum())
+            (self.right[a] & self.right[b]).sum() >= max(8, 0.75 * (self.recorded[a] & self.recorded[b]).sum())
             for a, b in both
         )
 
@@ -464,16 +464,18 @@ def errors(job, clocks):
     return max(float(np.ptp(times, axis=0).max()) for times in shown.values())
 
 
-def left_open(job):
+def left_open(job, clocks):
     """What the scatter of the ends leaves open of two ranks' clocks, in five errors of a line; at the ends of the span,
     what a drift does that chance may explain in one of 10,000 cases (Student's t): it is not told; and what ends may be
-    apart that agree, where they are (10 us), and beyond them up to the others (10 us)."""
+    apart that agree, where they are (10 us), and beyond them up to the others (10 us). Of fewer than five nothing tells
+    a drift from scatter: the clock is right to within what it says that their ends differ by."""
     counts = [len(table) for table in job.tables]
     fewest = max(min(counts) - (max(counts) - min(counts)) // 2, 5)
     student = np.interp(fewest - 2, [3, 4, 5, 6, 8, 10, 20, 30], [28.0, 15.5, 11.2, 9.1, 7.1, 6.2, 4.8, 4.5])
     untold = max(student * np.sqrt(12 * (fewest - 1) / (fewest * (fewest + 1))), 4) / 2
     deviation = np.sqrt(2) * max(job.jitter, 0.01)
-    return deviation * (15 * 2 / np.sqrt(fewest) + 2 * untold) + 22
+    apart = max((clock.residual_ps or 0 for clock in clocks if clock.collectives < 5), default=0)
+    return deviation * (15 * 2 / np.sqrt(fewest) + 2 * untold) + 22 + apart / US
 
 
 def test_a_drift_is_found_where_four_of_ten_ends_are_wrong_and_one_of_these_is_near_to_no_drift():
@@ -490,7 +492,7 @@ def test_numbered_collectives_find_offset_and_drift_whatever_is_lacking_or_wrong
     job = random_job(seed, numbered=True)
     clocks, _ = alignment(*job.tables)
     assert not job.is_evident or {clock.name for clock in clocks} == {clocks[0].name}
-    assert errors(job, clocks) <= left_open(job)
+    assert errors(job, clocks) <= left_open(job, clocks)
 
 
 @settings(max_examples=60)
@@ -498,7 +500,7 @@ def test_numbered_collectives_find_offset_and_drift_whatever_is_lacking_or_wrong
 def test_collectives_without_numbers_align_clocks_rightly_or_not_at_all(seed):
     job = random_job(seed, numbered=False)
     clocks, _ = alignment(*job.tables)
-    assert errors(job, clocks) <= left_open(job)
+    assert errors(job, clocks) <= left_open(job, clocks)
 
 
 @given(st.data())

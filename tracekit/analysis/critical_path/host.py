@@ -43,6 +43,8 @@ STANDSTILL_PS = 10_000_000
 SILENCE_PS, AWAKE_PS = 100_000_000, 50_000_000
 # Threads that change places after three calls or more on average take turns; those that work beside each other mix.
 _CALLS_A_TURN = 3
+# Of more threads of one process that launch, none take turns: each pair is compared.
+_MOST_TURNING = 200
 # A thread that launched so often while another one stood still may be what that one waited for, if all such times but
 # one of so many agree.
 _LAUNCHES_MEANWHILE, _DISAGREES_IN = 3, 5
@@ -457,10 +459,13 @@ def _control_flows(names: Names, calls: Times, device: Column) -> Column:
     calls_of = places_of(calls[0], len(names))
     for thread in threads:
         thread_calls = calls_of[thread]
+        if len(thread_calls) < _CALLS_A_TURN:  # to change places once takes as many
+            continue
         thread_calls = thread_calls[np.argsort(calls[1][thread_calls], kind="stable")]
         times[thread] = calls[1][thread_calls], np.maximum.accumulate(calls[2][thread_calls])
         threads_of.setdefault(processes[thread], []).append(thread)
-    for a, b in chain.from_iterable(combinations(of_process, 2) for of_process in threads_of.values()):
+    few = [of_process for of_process in threads_of.values() if len(of_process) <= _MOST_TURNING]
+    for a, b in chain.from_iterable(combinations(of_process, 2) for of_process in few):
         if flow[b] == b and devices[a] & devices[b]:
             fewer_calls = min(len(times[a][0]), len(times[b][0]))
             changes = loop(count_turns, fewer_calls)(*times[a], *times[b])

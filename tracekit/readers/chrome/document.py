@@ -28,8 +28,9 @@ from tracekit import heap
 from tracekit.columns import by_label, categorical
 from tracekit.errors import TraceError
 from tracekit.readers.chrome import scanner
-from tracekit.readers.chrome.json_text import BROKEN, Event, Text, repaired, shallow
+from tracekit.readers.chrome.json_text import Event, Text
 from tracekit.readers.content import Content
+from tracekit.readers.json_repair import BROKEN, repaired, shallow
 from tracekit.readers.losses import Lost
 from tracekit.trace import Trace
 from tracekit.vocabulary.losses import Loss, damage

@@ -13,6 +13,7 @@ once.
 """
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import by_label, categorical, concat, distinct
+from tracekit.columns import by_label, categorical, concat, distinct, places_of
 from tracekit.readers import losses, xspace
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.losses import Lost
@@ -39,6 +40,8 @@ _PERFORMED = ("X", "i", "I")
 _ROWS = 1 << 16
 # GetTraceViewerMaxEvents; it was 1,000,000.
 _CAP = 5_000_000
+# No machine has as many devices. Each plane takes 50 kB while it is read.
+_MOST_PLANES = 4096
 # Past this many picoseconds (2.5 h) the microseconds, which are written from a double, lose their last digits.
 _EXACT_PS = 2**53
 
@@ -127,10 +130,14 @@ def _planes(document: Document) -> tuple[list[Plane], list[str], list[Lost]]:
     there &= document.has_duration | np.asarray(document.ph != "X")
     planes: list[Plane] = []
     lost = _lost(document, performed, processes)
-    for pid, name in processes.items():
-        rows = np.flatnonzero(there & np.asarray(document.pid == pid))
-        names = {tid: thread for (process, tid), thread in threads.items() if process == pid}
-        plane, plane_notes, odd = _plane(document, name, rows, names)
+    if (behind := len(processes) - _MOST_PLANES) > 0:
+        lost.append(Lost(Loss.PLANES, behind, len(processes), f"processes behind the first {_MOST_PLANES:,}"))
+        processes = dict(islice(processes.items(), _MOST_PLANES))
+    number_of = {pid: number for number, pid in enumerate(processes)}
+    number = by_label(document.pid, lambda pid: number_of.get(pid, -1)).astype(np.int64)
+    rows_of = places_of(np.where(there, number, -1), len(processes))
+    for (pid, name), rows in zip(processes.items(), rows_of, strict=True):
+        plane, plane_notes, odd = _plane(document, name, rows, threads.get(pid, {}))
         planes.append(plane)
         notes += plane_notes
         lost += [Lost(Loss.DETAILS, odd, len(plane), f"stats of {name} of another type")] if odd else []
@@ -174,17 +181,17 @@ def _lost(document: Document, performed: NDArray[np.bool_], processes: dict[str,
     return [Lost(Loss.EVENTS, int(of.sum()), total, reason) for reason, of in reasons.items() if of.any()]
 
 
-def _labels(document: Document) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
-    """Plane name by pid, and line name by (pid, tid), of all processes that are planes."""
+def _labels(document: Document) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Plane name by pid, and line name by pid and tid, of all processes that are planes."""
     rows = np.flatnonzero(np.asarray(document.ph == "M"))
     processes: dict[str, str] = {}
-    threads: dict[tuple[str, str], str] = {}
+    threads: dict[str, dict[str, str]] = {}
     for row, args in zip(rows, document.args(rows, dict), strict=True):
         what, pid, tid = (str(column[row]) for column in (document.name, document.pid, document.tid))
         if what == "process_name" and str(args.get("name", "")).startswith("/"):
             processes[pid] = args["name"]
         elif what == "thread_name":
-            threads[pid, tid] = str(args.get("name", ""))
+            threads.setdefault(pid, {})[tid] = str(args.get("name", ""))
     return processes, threads
 
 

@@ -7,7 +7,7 @@ where that is cheap, else left out; what stands before and after it is read all 
 
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,9 +19,9 @@ from tracekit.errors import TraceError
 from tracekit.jit import pays
 from tracekit.readers import unpacking
 from tracekit.readers.chrome import scanner
+from tracekit.readers.json_repair import BROKEN, repaired, shallow
 
 NOTHING = msgspec.Raw(b"")
-BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding raises
 
 
 class Event(msgspec.Struct, gc=False):
@@ -60,16 +60,6 @@ _BLANKS = b", \t\r\n"
 _MOST_TRIED = 1 << 29
 _TRIES = 8
 _WHERE = re.compile(r"\(byte (\d+)\)")
-# Strings and numbers are matched so that nothing inside of them is taken for what JSON lacks: words such as NaN,
-# Infinity and N/A, and a comma before a bracket.
-_TOKEN = re.compile(
-    rb'(?P<text>"(?:[^"\\]|\\.)*+")|[-+]?\d[\w.+-]*+|(?P<word>[-+]?[A-Za-z_][\w/.+-]*+)|(?P<comma>,(?=\s*[\]}]))',
-    re.DOTALL,
-)
-# Brackets, and strings, so that none inside of them counts.
-_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
-_DEEPEST = 200
-_CHARACTER = re.compile(rb'(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|(?P<control>[\x00-\x1f])|\\')
 
 
 @dataclass
@@ -332,39 +322,3 @@ def _cuts(text: bytes | bytearray, end: int | None = None, begin: int = 0) -> It
     for start in (max(end - 65536, begin), begin):
         for match in reversed(list(_BETWEEN.finditer(text, start, end))):
             yield match.start() + 1
-
-
-def shallow(text: bytes, on_loss: Callable[[], None] = lambda: None) -> bytes:
-    """`text` with null for what is nested deeper than any trace is, of which `on_loss` is told."""
-    parts: list[bytes] = []
-    depth = kept = 0
-    for match in _BRACKET.finditer(text):
-        if match.lastgroup == "open":
-            depth += 1
-            if depth == _DEEPEST:
-                parts.append(text[kept : match.start()] + b"null")
-                on_loss()
-        elif match.lastgroup == "close":
-            if depth == _DEEPEST:
-                kept = match.end()
-            depth -= 1
-    return b"".join(parts) + (text[kept:] if depth < _DEEPEST else b"")
-
-
-def repaired(text: bytes) -> bytes:
-    """`text` with what JSON does not allow replaced: bad UTF-8, control characters, unknown words (null), escapes."""
-    return _TOKEN.sub(_token, text.decode("utf-8", "replace").encode())
-
-
-def _token(match: re.Match[bytes]) -> bytes:
-    if match.lastgroup == "text":
-        return _CHARACTER.sub(_character, match[0])
-    if match.lastgroup == "word":
-        return match[0] if match[0] in (b"true", b"false", b"null") else b"null"
-    return b"" if match.lastgroup == "comma" else match[0]
-
-
-def _character(match: re.Match[bytes]) -> bytes:
-    if match.lastgroup == "escape":
-        return match[0]
-    return b"\\u%04x" % match[0][0] if match.lastgroup == "control" else b"\\\\"

@@ -141,8 +141,9 @@ def read(document: Document, path: Path) -> Trace:
     marks = np.concatenate([annotations, named_ops[(step[named_ops] >= 0) | _loads(document, named_ops)]])
     of_host = np.concatenate([named_ops[step[named_ops] < 0], frames])
     threads = _threads(document, np.concatenate([marks, calls, of_host]))
-    # Calls of a device's runtime say that it worked, whether its work is in the file or not.
-    if not len(events) and not len(calls):
+    # Calls of a device's runtime say that it worked, whether its work is in the file or not; so does the list of GPUs
+    # of a file that is cut.
+    if not len(events) and not len(calls) and not _lacks_gpu_work(document):
         on_cpu = named_ops[(step[named_ops] < 0) & ~_loads(document, named_ops)]
         lanes = _host_columns(document, host, np.concatenate([on_cpu, annotations]), threads)["thread"]
         events, operators = kineto_cpu.read(document, host, on_cpu, annotations, lanes)
@@ -244,6 +245,13 @@ def _extent(document: Document, rows: Rows) -> int:
     return max(numbers) - min(numbers) + 1 if numbers else 0
 
 
+def _lacks_gpu_work(document: Document) -> bool:
+    """Whether a file is damaged that lists GPUs: their work may be what is not there."""
+    return bool(document.head.get("deviceProperties")) and any(
+        lost.what in (Loss.BYTES, Loss.EVENTS) for lost in document.lost
+    )
+
+
 def _missing(document: Document, events: pd.DataFrame, launch: Rows) -> list[str]:
     """Notes on what the trace does not hold, or not as exactly as one may think."""
     notes = []
@@ -252,7 +260,9 @@ def _missing(document: Document, events: pd.DataFrame, launch: Rows) -> list[str
             f"The launches of {doubtful} device rows are unknown: several calls have their correlation ids, and "
             "neither processes nor times tell them apart."
         )
-    if not len(events):
+    if not len(events) and _lacks_gpu_work(document):
+        notes.append("What is whole of the file holds no work of its GPUs. Copy it again, or record again.")
+    elif not len(events):
         notes.append(
             "No GPU work was recorded: no kernels, copies or memsets. Profile with "
             "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU is working."

@@ -127,13 +127,15 @@ def fit(times_ps: Column, ahead_ps: Column, resolution_ps: int, is_known: bool =
     agreeing = _agreeing(ahead_ps, resolution_ps)
     if n >= _ENOUGH_FOR_DRIFT:
         on_line = _on_a_line(times_ps, ahead_ps, resolution_ps)
-        most = _MOST_KNOWN if is_known else _MOST
-        if _enough(on_line, most) and (with_drift := _line(times_ps, ahead_ps, resolution_ps, on_line)):
+        with_drift = _line(times_ps, ahead_ps, resolution_ps, on_line)
+        if with_drift and _enough(on_line, _MOST_KNOWN if is_known else _MOST):
             return with_drift
+        if with_drift and _enough(on_line, 0.5):
+            return None  # they surely drift, and too few agree on how much: an offset is what that leaves near to it
         # A drift that is not proven parts those that agree, too: what they leave open of an offset is the larger.
         agreeing = agreeing if _enough(agreeing) else on_line
     if not _enough(agreeing) or _line(times_ps, ahead_ps, resolution_ps, agreeing):
-        return None  # too few agree on an offset, or they surely drift, on which too few agree
+        return None
     inside = ahead_ps[agreeing]
     at = int(times_ps[0]) + int(np.median(times_ps - times_ps[0]))
     offset = int(inside[0]) + int(np.median(inside - inside[0]))

@@ -97,10 +97,11 @@ class Selection:
 
     @property
     def drawn(self) -> tuple[str, ...] | None:
-        """The devices that stand for all where each is drawn; None where there are few, or no shares are known."""
-        if not self.may_omit or self.lacking or self.partial or sum(self.timeline.whole.rows.placed) <= FEW:
+        """The devices that stand for all where each is drawn; where no shares are known the first; None of few."""
+        rows = self.timeline.whole.rows
+        if not self.may_omit or self.lacking or sum(rows.placed) <= FEW:
             return None
-        return self.fleet().drawn
+        return tuple(rows.devices[:FEW]) if self.partial else self.fleet().drawn
 
     def unplaced(self, outcome: str) -> list[str]:
         """The sentence on copies whose device the trace does not name, and what becomes of them, if there are any."""

@@ -122,8 +122,7 @@ def _by_lane(rows: Rows) -> tuple[Column, list[tuple[int, str, int]]]:
     rank = np.argsort(np.array(sorted(range(len(labels)), key=lambda code: natural(labels[code])), np.int64))
     unproven = ~np.array(rows.placed, bool)[rows.device]
     code = (rows.device + unproven * len(rows.devices)) * len(labels) + rank[lane]
-    # Without gaps, in the same order: there are few codes, so that they are counted and not sorted.
-    code = (np.cumsum(np.bincount(code) > 0) - 1)[code]
+    code, _ = numbered(code, 2 * len(rows.devices) * len(labels))
     count = np.bincount(code)
     order = np.argsort(code.astype(np.min_scalar_type(len(count))), kind="stable")
     first = order[np.cumsum(count) - count]

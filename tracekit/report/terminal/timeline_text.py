@@ -83,7 +83,8 @@ def timeline(report: Report, ordered: Timeline, on: Console, brief: bool = False
     most = (_FEW_DEVICES, _FEW_PHASES) if brief else (MAX_DEVICES, MAX_PHASES)
     rows = ordered.rows
     only = report.fleet.drawn if report.fleet else rows.devices
-    numbers = [number for number, device in enumerate(rows.devices) if device in {*only}]
+    wanted = {*only}
+    numbers = [number for number, device in enumerate(rows.devices) if device in wanted]
     names = [label for label, _, _ in _sets(rows, numbers[: most[0]])]
     names += [str(name) for name in report.phases.rounds["name"].unique()]
     longest = max((cell_len(terminal.printable(name, on)) for name in names), default=0)
@@ -126,14 +127,14 @@ def strips(
     Lanes stand below their device where there are at most MAX_LANES of them.
     """
     by_clock = []
-    alone = len(windows) == 1
+    alone, wanted = len(windows) == 1, None if only is None else {*only}
     for clock, window in windows.items():
         span = (extent if alone else None) or iv.span([window])
         if span is None or span[1] <= span[0]:
             continue
         edges = iv.even_edges(span, min(cells, span[1] - span[0]))
         mine = [number for number, of_device in enumerate(rows.clocks) if of_device == clock or alone]
-        drawn = [number for number in mine if only is None or rows.devices[number] in only][:most_devices]
+        drawn = [number for number in mine if wanted is None or rows.devices[number] in wanted][:most_devices]
         window_ps = span[1] - span[0] if alone and extent else iv.total(window)
         lines = [_line(rows, *of_line, edges, window_ps) for of_line in _sets(rows, drawn, lanes)]
         # An unknown device is idle nowhere: it has a line only where it did something.

@@ -1,0 +1,356 @@
+"""What stands in a JSON file of rocprofv3, and what of a damaged one can be read.
+
+The file holds one process, or a list of them: agents (CPUs and GPUs by a handle), kernel symbols, names by the numbers
+of kind and operation, and the records of each kind of tracing. Source of the format: of rocprofiler-sdk, 2024 to 2025,
+source/lib/output/generateJSON.cpp, source/lib/rocprofiler-sdk-tool before that, and
+include/rocprofiler-sdk/cxx/serialization. An older name of a key stands beside the newer one.
+"""
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+import msgspec
+
+from tracekit.errors import TraceError
+from tracekit.readers import json_repair, unpacking
+from tracekit.readers.content import Content
+from tracekit.readers.losses import Lost
+from tracekit.vocabulary.losses import Loss
+
+SUFFIXES = (".json", ".json.gz")
+# Of so many processes of one machine none has a file together. Each has tables of its own.
+_MOST_PROCESSES = 1000
+_KEY = re.compile(rb'[{,]\s*"rocprofiler-sdk-tool"\s*:')
+_CLONE = re.compile(r"( \[clone \.kd\]|\.kd)$")
+PROCESS_BITS = 40  # ids of correlation count the calls of one process
+
+Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class Handle(msgspec.Struct, frozen=True, gc=False):
+    """The number of an agent or a queue, of 64 bits; -1 where there is none."""
+
+    handle: int = -1
+
+    def __post_init__(self) -> None:
+        if self.handle < 0 or self.handle >> 64:
+            msgspec.structs.force_setattr(self, "handle", -1)
+
+
+class Correlation(msgspec.Struct, frozen=True, gc=False):
+    """The number of a call, among those of its process; 0 where there is none."""
+
+    internal: int = 0
+
+
+class Record(msgspec.Struct, gc=False):
+    """What all records have: what it is of, which call it belongs to, when it was, and on which thread."""
+
+    kind: int = -1
+    operation: int = -1
+    correlation_id: Correlation = Correlation()
+    start_timestamp: Integer = 0
+    end_timestamp: Integer = 0
+    thread_id: Integer = -1
+
+    @property
+    def call(self) -> int:
+        """The number of its call; 0 for none, and for one to which no profiler counts."""
+        number = self.correlation_id.internal
+        return number if 0 < number < 1 << PROCESS_BITS else 0
+
+
+class Dispatch(msgspec.Struct, frozen=True, gc=False):
+    """Where a kernel ran, and which it was."""
+
+    agent_id: Handle = Handle()
+    queue_id: Handle = Handle()
+    kernel_id: int = -1
+
+
+class Kernel(Record, gc=False):
+    """The dispatch of a kernel."""
+
+    dispatch_info: Dispatch = Dispatch()
+
+
+class Copy(Record, gc=False):
+    """A copy, from one agent to another."""
+
+    src_agent_id: Handle = Handle()
+    dst_agent_id: Handle = Handle()
+    bytes: Integer | None = None
+
+
+class Counted(msgspec.Struct):
+    """The dispatch of a kernel whose counters were collected."""
+
+    thread_id: int = 0
+    dispatch_data: Kernel = msgspec.field(default_factory=Kernel)
+
+
+class BufferRecords(msgspec.Struct):
+    """The records, by what traced them."""
+
+    kernel_dispatch: list[Kernel] = []
+    memory_copy: list[Copy] = []
+    hip_api: list[Record] = []
+    hsa_api: list[Record] = []
+    marker_api: list[Record] = []
+    rccl_api: list[Record] = []
+
+
+class CallbackRecords(msgspec.Struct):
+    """The records of counters."""
+
+    counter_collection: list[Counted] = []
+
+
+class Bank(msgspec.Struct):
+    """A memory of an agent."""
+
+    heap_type: int = 0
+    size_in_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)] = 0
+
+
+class Agent(msgspec.Struct):
+    """A CPU or a GPU."""
+
+    id: Handle
+    type: int = 0
+    node_id: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)] | None = None
+    name: str = ""
+    product_name: str = ""
+    mem_banks: list[Bank] = []
+
+
+class Symbol(msgspec.Struct):
+    """A kernel, as its code object has it."""
+
+    kernel_id: int = -1
+    kernel_name: str = ""
+    formatted_kernel_name: str = ""
+    demangled_kernel_name: str = ""
+
+    @property
+    def name(self) -> str:
+        """What people call the kernel, without the mark of its descriptor."""
+        return _CLONE.sub("", self.demangled_kernel_name or self.formatted_kernel_name or self.kernel_name)
+
+
+class Names(msgspec.Struct):
+    """The name of a kind of records, and those of its operations."""
+
+    kind: str = ""
+    operations: list[str] = []
+
+
+class Message(msgspec.Struct):
+    """What the program called a marker, by the id of its record."""
+
+    key: int
+    value: str
+
+
+class Strings(msgspec.Struct):
+    """Names that records have by number."""
+
+    buffer_records: list[Names] = []
+    marker_api: list[Message] = []
+
+
+class Node(msgspec.Struct):
+    """The machine."""
+
+    hostname: str = ""
+
+
+class Metadata(msgspec.Struct):
+    """Which process it was, and on which machine."""
+
+    pid: int = 0
+    node: Node = msgspec.field(default_factory=Node)
+
+
+class Process(msgspec.Struct):
+    """What the file holds of one process."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    agents: list[Agent] = []
+    strings: Strings = msgspec.field(default_factory=Strings)
+    kernel_symbols: list[Symbol] = []
+    buffer_records: BufferRecords = msgspec.field(default_factory=BufferRecords)
+    callback_records: CallbackRecords = msgspec.field(default_factory=CallbackRecords)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels; where only counters were collected, those of which they were."""
+        counted = self.callback_records.counter_collection
+        return self.buffer_records.kernel_dispatch or [each.dispatch_data for each in counted]
+
+    @property
+    def lists(self) -> dict[str, Sequence[Record]]:
+        """The records of what the process did, by the list in which they stand."""
+        names = BufferRecords.__struct_fields__
+        return {name: getattr(self.buffer_records, name) for name in names} | {"kernel_dispatch": self.kernels}
+
+    def name_of(self, record: Record) -> tuple[str, str]:
+        """What a record is of, as `HIP_RUNTIME_API` and `hipLaunchKernel`; "" for what the file does not name."""
+        names = self.strings.buffer_records
+        kind = names[record.kind] if 0 <= record.kind < len(names) else Names()
+        known = 0 <= record.operation < len(kind.operations)
+        return kind.kind, kind.operations[record.operation] if known else ""
+
+
+class _Document(msgspec.Struct):
+    processes: list[Process] | Process = msgspec.field(name="rocprofiler-sdk-tool")
+
+
+# The lists whose entries are events; those of others are details of them.
+_OF_EVENTS = frozenset((*BufferRecords.__struct_fields__, *CallbackRecords.__struct_fields__))
+
+
+def is_trace(content: Content, sure: bool) -> bool:
+    """Whether a file is JSON of rocprofv3."""
+    return content.is_json and _KEY.search(content.text) is not None
+
+
+def processes(path: Path) -> tuple[list[Process], list[Lost]]:
+    """What the file at `path` holds, one for each process, and what of it is lost. Raises TraceError if it cannot be
+    read, or nothing of it is laid out as rocprofv3 does."""
+    found, lost = _all(path)
+    worked = [process for process in found if any(process.lists.values())] or found[:1]
+    if (behind := len(worked) - _MOST_PROCESSES) > 0:
+        lost.append(Lost(Loss.TABLES, behind, len(worked), f"processes behind the first {_MOST_PROCESSES:,}"))
+    return worked[:_MOST_PROCESSES], lost
+
+
+def _all(path: Path) -> tuple[list[Process], list[Lost]]:
+    text, cut = _text(path)
+    for attempt in (text, text.decode("utf-8", "replace").encode()):  # names of kernels may hold any bytes
+        try:
+            document = msgspec.json.decode(attempt, type=_Document).processes
+            return document if isinstance(document, list) else [document], _cut(cut)
+        except json_repair.BROKEN:
+            text = attempt
+    repaired, why = json_repair.whole(text)
+    lost = _cut(cut or why)
+    if repaired != text and not lost:
+        lost.append(Lost(Loss.DETAILS, None, None, "not valid JSON, which was repaired"))
+    salvage = _Salvage()
+    try:
+        tool = msgspec.json.decode(repaired, type=dict[str, msgspec.Raw])["rocprofiler-sdk-tool"]
+    except (KeyError, *json_repair.BROKEN):
+        why = f": {cut or why}" if cut or why else ""
+        raise TraceError(
+            f"{path} is no whole JSON of rocprofv3{why}. Copy it again, or record again and let the program end by "
+            "itself."
+        ) from None
+    is_list = bytes(tool).lstrip().startswith(b"[")
+    found = salvage.value(tool, list[Process] if is_list else Process, "processes")
+    each = [] if found is _NOTHING else found if is_list else [found]
+    has_work = any(process.kernels or process.buffer_records.memory_copy for process in each)
+    if not each or (salvage.tables and not has_work):
+        wrong = f" ({', '.join(sorted(salvage.tables))})" if salvage.tables else ""
+        raise TraceError(
+            f"{path} is laid out as no version of rocprofv3 that tracekit knows{wrong}. Please report it, with the "
+            "file if it may be shared."
+        )
+    return each, [*lost, *salvage.lost()]
+
+
+def _cut(why: str) -> list[Lost]:
+    return [Lost(Loss.BYTES, None, None, why)] if why else []
+
+
+def _text(path: Path) -> tuple[bytes, str]:
+    """The unpacked text of a file, and how it ends too early, "" if it does not."""
+    cut, parts = "", list[bytes]()
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == unpacking.GZIP
+            file.seek(0)
+            try:
+                parts += unpacking.gunzipped(file, path) if packed else [file.read()]
+            except (EOFError, zlib.error):
+                cut = "its compressed stream ends early"
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}.") from None
+    return b"".join(parts).removeprefix(b"\xef\xbb\xbf"), cut
+
+
+_NOTHING: Any = object()
+
+
+class _Salvage:
+    """Values read from JSON one by one, as far as they are of the type that is wanted.
+
+    `values`: how many single ones are not, by the list in which they stand; `entries`: of lists, how many are not;
+    `tables`: which lists are none.
+    """
+
+    def __init__(self) -> None:
+        self.values: Counter[str] = Counter()
+        self.entries: Counter[str] = Counter()
+        self.tables: set[str] = set()
+
+    def value(self, raw: msgspec.Raw, kind: Any, where: str) -> Any:
+        """What stands at `where`, _NOTHING if it is null or of another type. Numbers in quotes are numbers."""
+        try:
+            return msgspec.json.decode(raw, type=kind, strict=False)
+        except json_repair.BROKEN:
+            if bytes(raw).strip() == b"null":
+                return _NOTHING
+        if get_origin(kind) is list:
+            return self._list(raw, get_args(kind)[0], where)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return self._struct(raw, kind, where)
+        self.values[where] += 1
+        return _NOTHING
+
+    def _list(self, raw: msgspec.Raw, kind: Any, where: str) -> Any:
+        try:
+            entries = msgspec.json.decode(raw, type=list[msgspec.Raw])
+        except json_repair.BROKEN:
+            self.tables.add(where)
+            return _NOTHING
+        found = [self.value(entry, kind, where) for entry in entries]
+        if kind is str:  # where places count
+            return ["" if each is _NOTHING else each for each in found]
+        self.entries[where] += found.count(_NOTHING)
+        return [each for each in found if each is not _NOTHING]
+
+    def _struct(self, raw: msgspec.Raw, kind: type[msgspec.Struct], where: str) -> Any:
+        try:
+            values = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        except json_repair.BROKEN:
+            self.values[where] += 1
+            return _NOTHING
+        fields = {}
+        for field in msgspec.structs.fields(kind):
+            if field.encode_name in values:
+                is_list = get_origin(field.type) is list
+                found = self.value(values[field.encode_name], field.type, field.encode_name if is_list else where)
+                if found is not _NOTHING:
+                    fields[field.name] = found
+        try:
+            return kind(**fields)
+        except TypeError:  # one that it cannot be without
+            return _NOTHING
+
+    def lost(self) -> list[Lost]:
+        """What was of another type."""
+        lost = [Lost(Loss.TABLES, 1, None, f"{where} is no list") for where in sorted(self.tables)]
+        for where, count in sorted(self.entries.items()):
+            if count:
+                what = Loss.EVENTS if where in _OF_EVENTS else Loss.DETAILS
+                lost.append(Lost(what, count, None, f"entries of {where} that are none"))
+        lost += [
+            Lost(Loss.DETAILS, count, None, f"values of another type in {where}")
+            for where, count in sorted(self.values.items())
+        ]
+        return lost
