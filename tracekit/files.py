@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from tracekit import remote
 from tracekit.errors import TraceError, TracekitError
@@ -126,16 +127,25 @@ def refuse_unwritable(location: str | os.PathLike[str], what: str) -> None:
         raise TracekitError(f"{out} cannot be written: {reason}; name another directory with --out.") from None
 
 
+def opened(path: Path) -> BinaryIO:
+    """A regular file to read. Raises OSError where it is none, such as a pipe, which would be waited for: also where it
+    became one since it was looked at."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return open(number, "rb")
+
+
 def regular_bytes(path: Path, most: int | None = None, first: int | None = None) -> bytes:
     """What a regular file holds, or its `first` bytes. Raises OSError where it is none, such as a pipe, of which nobody
     knows when its end comes, and ValueError where it holds more than `most` bytes."""
-    with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        if most is not None and found.st_size > most:
-            raise ValueError(f"it holds {found.st_size:,} bytes, which is more than tracekit writes")
-        return file.read(first if most is None else most)
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if most is not None and size > most:
+            raise ValueError(f"it holds {size:,} bytes, which is more than tracekit writes")
+        wanted = first if most is None else most
+        return file.read(-1 if wanted is None else wanted)
 
 
 def is_saved_report(location: str | os.PathLike[str]) -> bool:

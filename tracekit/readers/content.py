@@ -7,6 +7,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracekit.files import opened
+
 READ_BYTES = 1 << 18
 _UNPACKED_BYTES = 1 << 20  # at most, of what the bytes read unpack to
 _GZIP = b"\x1f\x8b"
@@ -71,7 +73,7 @@ class Content:
 
 def content(path: Path) -> Content:
     """The beginning of the file at `path`."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         head = file.read(READ_BYTES)
     if not head.startswith(_GZIP):
         return Content(path, head, gzipped=False)

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from tracekit.errors import TraceError
+from tracekit.files import opened
 from tracekit.jit import pays
 from tracekit.readers import unpacking
 from tracekit.readers.chrome import scanner
@@ -133,14 +134,14 @@ class Text:
 
     def _is_large(self) -> bool:
         """Whether it pays to compile a loop for this file, and those that were read before."""
-        with self.path.open("rb") as file:
+        with opened(self.path) as file:
             is_packed = file.read(2) == unpacking.GZIP
         size = self.path.stat().st_size * (_OF_GZ if is_packed else 1)
         return pays("Chrome JSON", size, SCAN_FROM_BYTES)
 
     def _pieces(self) -> Iterator[bytes]:
         """The bytes of the file, unpacked, each piece at least _PIECE_BYTES long but the last."""
-        with self.path.open("rb") as file:
+        with opened(self.path) as file:
             packed = file.read(2) == unpacking.GZIP
             file.seek(0)
             parts: list[bytes] = []

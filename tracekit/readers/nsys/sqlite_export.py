@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import nsys_program
+from tracekit import files, nsys_program
 from tracekit.errors import TraceError
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
@@ -216,7 +216,7 @@ def _count_refused(export: Export, pattern: str) -> None:
 def _check_file(path: Path) -> None:
     """Raise TraceError for a file that SQLite would not read whole, or not say clearly why."""
     try:
-        with path.open("rb") as file:
+        with files.opened(path) as file:
             head = file.read(_HEADER)
         size = path.stat().st_size
     except OSError as error:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 
 from tracekit.errors import TraceError
+from tracekit.files import opened
 from tracekit.readers import json_repair, unpacking
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
@@ -271,7 +272,7 @@ def _text(path: Path) -> tuple[bytes, str]:
     """The unpacked text of a file, and how it ends too early, "" if it does not."""
     cut, parts = "", list[bytes]()
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             packed = file.read(2) == unpacking.GZIP
             file.seek(0)
             try:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from tracekit import cores
 from tracekit.columns import categorical, distinct
 from tracekit.errors import TraceError
+from tracekit.files import opened
 from tracekit.jit import compiled, pays, start, without_collection
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers import unpacking
@@ -273,7 +274,7 @@ def error(path: Path, broken: protobuf.Broken) -> TraceError:
 def _bytes(path: Path) -> tuple[Any, bool]:
     """The file's bytes in memory, unpacked if it is gzipped, and whether what unpacks is only a part of them."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             head = file.read(2)
             if head == unpacking.GZIP:
                 file.seek(0)
