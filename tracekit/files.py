@@ -263,15 +263,15 @@ def _is_made_alike(draft: Path, out: Path) -> bool:
 
 def _mount(directory: Path) -> tuple[int, str]:
     """What a directory is mounted from: nothing can be moved from one mount to another, of one disk either."""
-    opened = os.open(directory, os.O_RDONLY)
+    number = os.open(directory, os.O_RDONLY)
     try:
-        number = ""
+        mount = ""
         with suppress(OSError):  # without Linux's /proc
-            lines = Path(f"/proc/self/fdinfo/{opened}").read_text().splitlines()
-            number = next((line for line in lines if line.startswith("mnt_id:")), "")
-        return os.fstat(opened).st_dev, number
+            lines = Path(f"/proc/self/fdinfo/{number}").read_text().splitlines()
+            mount = next((line for line in lines if line.startswith("mnt_id:")), "")
+        return os.fstat(number).st_dev, mount
     finally:
-        os.close(opened)
+        os.close(number)
 
 
 @contextmanager

@@ -317,7 +317,8 @@ def _requests() -> Iterator[_Requests]:
     # What a terminal sends reaches them by itself. A handler, unlike SIG_IGN, is not theirs too.
     handlers = dict.fromkeys(_OF_TERMINAL, _passed_over) | {signal.SIGTERM: requests.come}
     old = {number: signal.getsignal(number) for number in handlers}
-    old = {number: handler for number, handler in old.items() if handler is not signal.SIG_IGN}  # as under nohup
+    # Under nohup one is ignored; None is a handler that is not Python's.
+    old = {number: handler for number, handler in old.items() if handler not in (signal.SIG_IGN, None)}
     for number in old:
         signal.signal(number, handlers[number])
     try:
