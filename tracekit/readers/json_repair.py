@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +24,9 @@ _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|(?P<open>[\[{])|(?P<clos
 _END_OF_ELEMENT = re.compile(rb"\}(?=\s*(?:,\s*\{|\]))")
 _WHERE = re.compile(r"\(byte (\d+)\)")
 # So many places are tried for the end of what is damaged, and so many bytes looked through in all, which takes seconds.
-_TRIES, _MOST_TRIED = 8, 1 << 29
+_TRIES, _MOST_TRIED = 8, 1 << 32
+# A text that is no longer may be repaired as a whole, which takes sixty times its size.
+_SMALL = 1 << 20
 
 
 def whole(text: bytes) -> tuple[bytes, str]:
@@ -34,25 +35,28 @@ def whole(text: bytes) -> tuple[bytes, str]:
     What JSON does not allow is repaired; an object of an array that cannot be is `{}`; what is open where the text ends
     is closed, without what is not whole.
     """
-    place = _broken(text)
-    if place is not None and place < len(text):
-        for attempt in (repaired(text), repaired(shallow(text))):
-            if _broken(attempt) is None:
-                return attempt, ""
-    tried = 0
+    if (place := _broken(text)) == 0:
+        text = shallow(text)
+        place = _broken(text)
+    if place is not None and len(text) <= _SMALL and _broken(mended := repaired(text)) is None:
+        return mended, ""
+    opened, tried = _Opened(), 0
     while place is not None and place < len(text) and tried < _MOST_TRIED:
         tried += (_TRIES + 1) * len(text)
-        if (rest := _without_element(text, place)) is None:
+        opened.go_on(text, place)
+        if (rest := _without_element(text, place, opened)) is None:
             break
         text, place = rest
     if place is None:
         return text, ""
+    opened.go_on(text, place)
     why = "it ends within a value" if place == len(text) else f"it is damaged from byte {place:,} on"
-    return _closed(text, place), why
+    return opened.closed(text), why
 
 
 def _broken(text: bytes) -> int | None:
-    """Where a text is no JSON, its length where it ends too early; None if it is all JSON."""
+    """Where a text is no JSON, its length where it ends too early, 0 where it is nested too deep; None if it is all
+    JSON."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except RecursionError:
@@ -63,68 +67,72 @@ def _broken(text: bytes) -> int | None:
     return None
 
 
-class _Open(NamedTuple):
-    """A bracket that is open at some place, and where all that is whole behind it ends."""
+class _Opened:
+    """The brackets that are open at a place of a text, from the outside in: where each stands, and where all that is
+    whole behind it ends. `at`: up to where the text was looked through; it is JSON that far."""
 
-    at: int
-    end: int
+    def __init__(self) -> None:
+        self.at = 0
+        self.brackets: list[int] = []
+        self.ends = [0]  # of the text first
+
+    def go_on(self, text: bytes, place: int) -> None:
+        """Look through the text up to a place."""
+        for match in _STRUCTURE.finditer(text, self.at, place):
+            if match.lastgroup == "open":
+                self.brackets.append(match.start())
+                self.ends.append(match.end())
+            elif match.lastgroup == "close" and self.brackets:
+                self.brackets.pop()
+                self.ends.pop()
+                self.ends[-1] = match.end()
+            elif match.lastgroup == "comma" and self.brackets:
+                self.ends[-1] = match.start()
+        self.at = place
+
+    def element(self, text: bytes) -> int | None:
+        """Which of the brackets is that of the innermost object that stands in an array; None if none does."""
+        at = bytes(text[bracket] for bracket in self.brackets).rfind(b"[{")
+        return at + 1 if at >= 0 else None
+
+    def leave(self, element: int, end: int) -> None:
+        """Go back behind an object of an array, which ends there now."""
+        del self.brackets[element:], self.ends[element + 1 :]
+        self.at = self.ends[element] = end
+
+    def closed(self, text: bytes) -> bytes:
+        """What is whole of the text, closed: without the object of an array in which it ends."""
+        element = self.element(text)
+        brackets = self.brackets[:element]
+        return text[: self.ends[len(brackets)]] + bytes(
+            ord("]") if text[at] == ord("[") else ord("}") for at in reversed(brackets)
+        )
 
 
-def _open(text: bytes, place: int) -> tuple[list[_Open], int]:
-    """The brackets that are open at a place up to which a text is JSON, from the outside in; where none is, the end of
-    its value, else the place."""
-    found: list[_Open] = []
-    for match in _STRUCTURE.finditer(text, 0, place):
-        if match.lastgroup == "open":
-            found.append(_Open(match.start(), match.end()))
-        elif match.lastgroup == "close":
-            found.pop()
-            if not found:
-                return found, match.end()
-            found[-1] = found[-1]._replace(end=match.end())
-        elif match.lastgroup == "comma" and found:
-            found[-1] = found[-1]._replace(end=match.start())
-    return found, place
-
-
-def _element(text: bytes, opened: list[_Open]) -> int | None:
-    """Which of the open brackets is that of the innermost object that stands in an array; None if none does."""
-    kinds = bytes(text[each.at] for each in opened)
-    at = kinds.rfind(b"[{")
-    return at + 1 if at >= 0 else None
-
-
-def _without_element(text: bytes, place: int) -> tuple[bytes, int | None] | None:
-    """A text with `{}` for the object of an array that is broken at `place`, and where it is broken now; None where no
-    array holds that. Of the places where the object may end, the first is taken behind which another object is whole,
-    else that behind which most is."""
-    opened, _ = _open(text, place)
-    if (element := _element(text, opened)) is None:
+def _without_element(text: bytes, place: int, opened: _Opened) -> tuple[bytes, int | None] | None:
+    """A text without what is broken at `place` in the object of an array, which is repaired or `{}`, and where the text
+    is broken now; None where no array holds that. Of the places where the object may end, the first is taken behind
+    which another object is whole, else that behind which most is."""
+    if (element := opened.element(text)) is None:
         return None
-    before = text[: opened[element].at] + b"{}"
+    begin = opened.brackets[element]
     ends = [match.end() for match in islice(_END_OF_ELEMENT.finditer(text, place), _TRIES + 1)]
-    found: list[tuple[int, bytes, int]] = []
+    tried: list[tuple[int, bytes, int, int]] = []
     for at, end in enumerate(ends[:_TRIES]):
+        mended = repaired(text[begin:end]) if end - begin <= _SMALL else b"{}"
+        before = text[:begin] + (b"{}" if _broken(mended) is not None else mended)
         attempt = before + text[end:]
-        if (broken := _broken(attempt)) is None:
-            return attempt, None
+        broken = _broken(attempt)
         next_end = len(before) + ends[at + 1] - end if ends[at + 1 :] else len(attempt)
-        if broken >= next_end:
+        if broken is None or broken >= next_end:
+            opened.leave(element, len(before))
             return attempt, broken
-        found.append((len(attempt) - broken, attempt, broken))
-    left, attempt, broken = min(found, default=(len(text), text, place))
-    return (attempt, broken) if left < len(text) - place else None
-
-
-def _closed(text: bytes, place: int) -> bytes:
-    """What is whole of a text that is JSON up to a place, closed there."""
-    opened, end = _open(text, place)
-    if not opened:
-        return text[:end]
-    element = _element(text, opened)
-    opened = opened[:element]
-    closing = bytes(ord("]") if text[each.at] == ord("[") else ord("}") for each in reversed(opened))
-    return text[: opened[-1].end] + closing
+        tried.append((len(attempt) - broken, attempt, broken, len(before)))
+    if not tried or (best := min(tried))[0] >= len(text) - place:
+        return None
+    _, attempt, broken, end = best
+    opened.leave(element, end)
+    return attempt, broken
 
 
 def shallow(text: bytes, on_loss: Callable[[], None] = lambda: None) -> bytes:
