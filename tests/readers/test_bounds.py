@@ -97,16 +97,24 @@ def losses_of(trace):
     return trace.losses[["what", "lost", "total"]].to_numpy().tolist()
 
 
-def test_of_too_many_names_those_with_most_time_stay(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("table", "fields", "what"),
+    [
+        ("events", {}, "work"),
+        ("launches", {"cat": "cuda_runtime", "pid": 9, "args": {"correlation": 1}}, "calls"),
+    ],
+)
+def test_of_too_many_names_those_with_most_time_stay(tmp_path, monkeypatch, table, fields, what):
     monkeypatch.setattr(bounds, "_MOST_NAMES", 3)
     times = {"short": 1, "longest": 9, "long": 5, "shorter": 2}
-    events = [event(number, name=name, dur=dur) for number, (name, dur) in enumerate(times.items())]
+    events = [event(number, name=name, dur=dur, **fields) for number, (name, dur) in enumerate(times.items())]
     trace = read(tmp_path, events)
-    assert trace.events["name"].tolist() == ["(other names)", "longest", "long", "(other names)"]
+    assert getattr(trace, table)["name"].tolist() == ["(other names)", "longest", "long", "(other names)"]
     assert losses_of(trace) == [["details", 2, 4]]
     assert bounds.bounded(trace) is trace
-    assert '2 of 4 details of devices and events could not be read (names of work, which are "(other names)" now).' in (
-        trace.notes
+    assert (
+        f'2 of 4 details of devices and events could not be read (names of {what}, which are "(other names)" now).'
+        in trace.notes
     )
 
 

@@ -25,6 +25,7 @@ _MOST_BYTES, _MOST_BYTES_IN_ALL = 1 << 45, 1 << 56
 _MOST_LETTERS, _NAMES = 10_000, ("name", "hlo_op", "hlo_module", "program", "framework_op")
 # Of 200,000 names of device work, in 5 MB of XSpace, a report took 640 MB; with this bound it takes 477.
 _MOST_NAMES, _OTHERS = 1 << 16, "(other names)"
+_NAMED = {"events": "work", "launches": "calls"}
 _MOST_DEVICES, _MOST_LANES, _MOST_THREADS = 10_000, 50_000, 20_000
 # A phase has tables of its own, with a row for each device and each two of them, which takes half a kB.
 _MOST_PHASES, _MOST_ROWS_OF_PHASES, _MOST_PAIRED = 200, 100_000, 1024
@@ -35,8 +36,9 @@ def bounded(trace: Trace) -> Trace:
     """The trace of one file without what is behind the bounds; as it is, where it holds no more."""
     lost: list[Lost] = []
     frames = {"events": trace.events, **{name: getattr(trace, name) for name in _OF_THREADS}}
-    frames["events"] = _with_most_names(_with_possible_sizes(_of_most_devices(frames["events"], lost), lost), lost)
+    frames["events"] = _with_possible_sizes(_of_most_devices(frames["events"], lost), lost)
     frames |= _of_most_threads({name: frames[name] for name in _OF_THREADS}, lost)
+    frames |= {name: _with_most_names(frames[name], what, lost) for name, what in _NAMED.items()}
     devices = len(frames["events"]["device"].cat.categories)
     frames["spans"] = _with_most_phases(frames["spans"], devices, lost)
     changed = {name: table for name, table in frames.items() if table is not getattr(trace, name)}
@@ -60,21 +62,21 @@ def _with_possible_sizes(events: pd.DataFrame, lost: list[Lost]) -> pd.DataFrame
     return events.assign(bytes=events["bytes"].mask(impossible))
 
 
-def _with_most_names(events: pd.DataFrame, lost: list[Lost]) -> pd.DataFrame:
-    """The events; of more than _MOST_NAMES names those with most time are kept, and the others are one of them."""
-    names = events["name"].cat
+def _with_most_names(table: pd.DataFrame, what: str, lost: list[Lost]) -> pd.DataFrame:
+    """The rows of a table; of more than _MOST_NAMES names those with most time are kept, and the others are one."""
+    names = table["name"].cat
     if len(names.categories) <= _MOST_NAMES:
-        return events
+        return table
     codes = names.codes.to_numpy().astype(np.int64)
-    times = np.bincount(codes, (events["end_ps"] - events["start_ps"]).to_numpy(), len(names.categories))
+    times = np.bincount(codes, (table["end_ps"] - table["start_ps"]).to_numpy(), len(names.categories))
     count = int(np.count_nonzero(np.bincount(codes)))
     if count <= _MOST_NAMES:
-        return events
+        return table
     kept = np.sort(np.argsort(-times, kind="stable")[: _MOST_NAMES - 1])
     number = np.full(len(names.categories), len(kept))
     number[kept] = np.arange(len(kept))
-    lost.append(Lost(Loss.DETAILS, count - len(kept), count, f'names of work, which are "{_OTHERS}" now'))
-    return events.assign(name=categorical([*names.categories[kept], _OTHERS], number[codes]))
+    lost.append(Lost(Loss.DETAILS, count - len(kept), count, f'names of {what}, which are "{_OTHERS}" now'))
+    return table.assign(name=categorical([*names.categories[kept], _OTHERS], number[codes]))
 
 
 def _of_most_devices(events: pd.DataFrame, lost: list[Lost]) -> pd.DataFrame:
