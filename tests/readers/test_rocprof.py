@@ -7,8 +7,10 @@ import pytest
 
 from tests.readers.chrome.kineto_files import rows
 from tests.readers.rocprof_files import CPU, GPU_0, GPU_1, agent, copy, kernel, process, record, whole
+from tracekit.analysis.completeness import completeness
 from tracekit.errors import TraceError
 from tracekit.readers import read
+from tracekit.timeline.timeline import timeline_of
 
 
 def trace_of(tmp_path, *processes, name="10_results.json"):
@@ -255,6 +257,17 @@ def test_any_one_value_that_is_damaged_costs_itself_and_is_told(tmp_path):
                 silent.append((path, value))
     assert not silent
     assert {path[0] for path in refused} <= {"buffer_records"}
+
+
+def test_kinds_that_are_lost_weigh_by_the_time_of_their_work(tmp_path):
+    short = [kernel(1000 + 10 * number, 1001 + 10 * number) for number in range(98)]
+    own = process(kernel_dispatch=[*short, kernel(5000, 5006, what=2), kernel(6000, 6006, what=2)])
+    own["kernel_symbols"] = own["kernel_symbols"][:2]
+    trace = trace_of(tmp_path, own)
+    assert lost(trace) == {"kernels whose names are lost": 12_000}
+    assert trace.losses["total"].tolist() == [110_000]
+    known = completeness(timeline_of(trace))
+    assert known.shares == "The kind of 12.00 ns of 110.0 ns of work is not known (kernels whose names are lost)."
 
 
 def test_values_that_are_null_and_numbers_in_quotes_cost_no_file(tmp_path):

@@ -24,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tracekit import heap
+from tracekit import intervals as iv
 from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.devices import unknown
 from tracekit.errors import TraceError
@@ -343,8 +344,10 @@ class _Process:
             costs.append(cost)
             what.append(same.setdefault(each, each))
             is_unknown.append(each.known_by is KnownBy.NOTHING and self._is_lost(number, module))
-        if count := int(np.array([*is_unknown, False])[place].sum()):
-            self.lost.append(Lost(Loss.KINDS, count, len(place), "thunks whose HLO is lost"))
+        if (of_unknown := np.array([*is_unknown, False])[place]).any():
+            time_ps = rows[_LENGTH].to_numpy(np.int64) * _PS_PER_NS
+            unknown_ps, all_ps = iv.sum_exactly(time_ps[of_unknown]), iv.sum_exactly(time_ps)
+            self.lost.append(Lost(Loss.KINDS, unknown_ps, all_ps, "thunks whose HLO is lost"))
         is_collective = [each.kind == Kind.COLLECTIVE for each in what]
         category = [
             operation(name, op.category if op else None) if shared else op.category if op else None

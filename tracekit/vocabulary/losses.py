@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
+from tracekit.units import time
+
 
 class Loss(StrEnum):
     """What is lost of a trace, as `Trace.losses` and summary.json have it."""
@@ -88,8 +90,12 @@ def matters(what: Loss, lost: int | None, total: int | None, events: int, least:
 
 
 def damage(what: Loss, lost: int | None, total: int | None, evidence: str | None) -> str:
-    """The sentence on a part of DAMAGE that could not be read: how many of how many, each None if it is not known."""
+    """The sentence on a part of DAMAGE that could not be read: how many of how many, each None if it is not known; of
+    kinds of work, ps of how many."""
     count = "Some" if lost is None else f"{lost:,}"
     of = "" if total is None else f" of {total:,}"
     why = f" ({evidence})" if evidence else ""
+    if what is Loss.KINDS and lost is not None:
+        of = "" if total is None else f" of {time(total)}"
+        return f"The kind of {time(lost)}{of} of work is not known{why}."
     return f"{count}{of} {DAMAGE[what][lost != 1 or total is not None]} could not be read{why}."

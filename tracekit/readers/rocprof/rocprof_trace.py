@@ -124,6 +124,11 @@ class _Row(NamedTuple):
     classification: Classification
 
 
+def _time_ps(records: Iterable[Record]) -> int:
+    """How long records are together."""
+    return sum(record.end_timestamp - record.start_timestamp for record in records) * _PS_PER_NS
+
+
 class _Part:
     """The tables of one process, which is the `number`-th of its file.
 
@@ -184,7 +189,9 @@ class _Part:
             self.records["kernel_dispatch"],
             lambda record: record.dispatch_info.agent_id.handle not in self.gpus,
         )
-        self._lose(Loss.KINDS, "names of kernels", placed, lambda record: not names.get(record.dispatch_info.kernel_id))
+        nameless = [record for record in placed if not names.get(record.dispatch_info.kernel_id)]
+        if nameless:
+            self.lost[Loss.KINDS, "kernels whose names are lost"] = _time_ps(nameless), _time_ps(placed)
         self._lose(Loss.DETAILS, "queues of kernels", placed, lambda each: each.dispatch_info.queue_id.handle < 0)
         for record in placed:
             info = record.dispatch_info
