@@ -239,6 +239,54 @@ def test_one_broken_rank_of_several_is_left_out_told_and_with_strict_refused(cli
     assert "1 of 3 files of hosts or ranks could not be read" in sentence_of(cli("read", ranks, "--strict"))
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["export", "--out", "o.csv", "--table", "events"],
+        ["figure", "--what", "gantt", "--out", "f"],
+        ["check", "--max-idle", "99%"],
+        ["compare", "whole"],
+        ["baseline", "save", "b", "--baselines", "b"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_damage_is_told_by_every_command_that_reads_a_trace_and_with_strict_refused(cli, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    for name in ("whole", "damaged"):
+        (tmp_path / name).mkdir()
+        for rank in (0, 2):
+            (tmp_path / name / f"rank{rank}.xplane.pb").write_bytes(SMALL)
+    (tmp_path / "damaged" / "rank1.xplane.pb").write_bytes(b"damaged")
+    said = "damaged is damaged: 1 of 3 files of hosts or ranks could not be read"
+    assert said in cli(*words, "damaged")[2]
+    there = {*tmp_path.rglob("*")}
+    assert said in sentence_of(cli(*words, "damaged", "--strict"))
+    assert {*tmp_path.rglob("*")} == there
+
+
+def test_a_wall_of_which_the_end_is_missing_holds_no_bound(cli, tmp_path):
+    rows = [
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "k",
+            "ts": at,
+            "dur": 5,
+            "pid": 0,
+            "tid": 7,
+            "args": {"device": 0, "stream": 7},
+        }
+        for at in range(10, 1000, 10)
+    ]
+    text = json.dumps({"schemaVersion": 1, "traceEvents": rows})
+    (tmp_path / "t.json").write_text(text)
+    assert cli("check", tmp_path / "t.json", "--max-wall", "600us")[0] == 3
+    (tmp_path / "t.json").write_text(text[: len(text) // 2])
+    code, out, _, _ = cli("check", tmp_path / "t.json", "--max-wall", "600us")
+    assert code == 4
+    assert "cannot be told  wall at most 600.0 µs" in out
+
+
 def test_where_no_rank_can_be_read_the_first_is_named(cli, tmp_path):
     ranks = tmp_path / "ranks"
     ranks.mkdir()

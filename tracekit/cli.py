@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 import tracekit
-from tracekit.errors import CaptureError, TracekitError, fault
+from tracekit.errors import CaptureError, TraceError, TracekitError, fault
 from tracekit.export import FORMATS, FRAMES, PERFETTO
 from tracekit.remote import base_name, child, parent, place
 from tracekit.version import __version__
@@ -104,7 +105,7 @@ def main() -> None:
     """Run the command line; a user's mistake becomes one sentence on stderr and the error's exit code."""
     try:
         try:
-            app()
+            copy_context().run(app)  # what a command heeds ends with it
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -140,6 +141,17 @@ def _tell(sentence: str) -> None:
             print(ascii(sentence)[1:-1], file=sys.stderr, flush=True)
     else:
         tell(sentence)
+
+
+def _heed_damage(strict: bool) -> None:
+    """Tell of each trace that is damaged when it is read, or with `strict` refuse it; `report` and `read` print what is
+    missing themselves."""
+    from tracekit import readers
+
+    def refuse(sentence: str) -> None:
+        raise TraceError(f"{sentence} {readers.ANEW}")
+
+    readers.on_damage.set(refuse if strict else lambda sentence: _tell(f"tracekit: {sentence}"))
 
 
 def _environment(error: OSError) -> str:
@@ -447,11 +459,13 @@ def compare(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print every scope and table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print comparison.json instead of tables.")] = False,
+    strict: _Strict = False,
 ) -> None:
     """Compare two variants of a program: did the change help?
 
     With three captures of each, a verdict; with one of each, what differs within these runs.
     """
+    _heed_damage(strict)
     from tracekit import console
     from tracekit.comparison.faces import show, write_comparison
 
@@ -524,12 +538,14 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     run: _Run = None,
     kinds: _Kinds = None,
+    strict: _Strict = False,
 ) -> None:
     """Check rules on a trace: exit 0 if they hold, 3 if not.
 
     4: a trace cannot tell; 5: inconclusive, as where some of several captures keep a rule and others break it. In
     GitHub Actions the results are also annotations and a summary.
     """
+    _heed_damage(strict)
     from tracekit import console
     from tracekit.gate.baselines import find
     from tracekit.gate.faces import publish
@@ -570,8 +586,10 @@ def baseline_save(
     name: Annotated[str, typer.Argument(help="The name of the baseline, in place of one that has it.")],
     sources: Annotated[list[Path], typer.Argument(**_PLACE, help="Saved reports or traces, one a capture.")],
     folder: _Folder = Path("baselines"),
+    strict: _Strict = False,
 ) -> None:
     """Save reports as a baseline, small enough for a repository."""
+    _heed_damage(strict)
     from tracekit import console
     from tracekit.gate.baselines import save
 
@@ -653,11 +671,13 @@ def figure(
     kinds: _Kinds = None,
     jobs: _Jobs = None,
     dask: _Dask = None,
+    strict: _Strict = False,
 ) -> None:
     """Draw the timeline, the partition, concurrency, overlap, the phases on one scale of time, and a fleet's ranks.
 
     Pictures for a paper or a pull request, of the whole trace or of a part of it.
     """
+    _heed_damage(strict)
     from tracekit import executors
     from tracekit.report.figures.figure import write_figures
 
@@ -713,8 +733,10 @@ def export(
     kinds: _Kinds = None,
     jobs: _Jobs = None,
     dask: _Dask = None,
+    strict: _Strict = False,
 ) -> None:
     """Write a trace for Perfetto, or as tables."""
+    _heed_damage(strict)
     from tracekit import executors
     from tracekit.console import progress
 
@@ -739,11 +761,13 @@ def summarise(
         Any, typer.Option("--out", "-o", **_PLACE, help="The file, or a directory for it [default: summaries].")
     ] = None,
     run: _Run = None,
+    strict: _Strict = False,
 ) -> None:
     """Write one host's trace as a small file that every command takes in its place.
 
     Put those of all hosts of a run into one directory, and report on that.
     """
+    _heed_damage(strict)
     from tracekit.console import progress
 
     with progress(["summarising"]) as step:

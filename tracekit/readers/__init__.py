@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
@@ -33,6 +34,10 @@ from tracekit.vocabulary import rules
 from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters
 
 T = TypeVar("T")
+
+ANEW = "Copy its files again, or read without strict what is whole."
+on_damage: ContextVar[Callable[[str], object]] = ContextVar("on_damage", default=lambda sentence: None)
+"""Is called with a sentence on each trace that is damaged when it is read; what it raises ends that."""
 
 # What Python and libraries raise of bytes, texts and numbers that are not as they should be; others are mistakes here.
 _OF_DAMAGE = (
@@ -89,8 +94,10 @@ def read(
         source=spelt(os.fspath(source if isinstance(place, Path) else place)),
         notes=tuple(map(spelt, (*trace.notes, *unused))),
     )
-    if strict and (damaged := _damaged(trace)):
-        raise TraceError(f"{damaged} Copy its files again, or read without strict what is whole.")
+    if damaged := _damaged(trace):
+        if strict:
+            raise TraceError(f"{damaged} {ANEW}")
+        on_damage.get()(damaged)
     return trace
 
 
@@ -205,6 +212,8 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None) -> HostTr
         (host,), notes, _ = _read_files(origin, tree)
         capture, lost = capture_facts.read(origin.directory)
         trace = _named(_with_losses(host.trace, lost), tree)
+        if damaged := _damaged(trace):
+            on_damage.get()(damaged)
         notes = [*host.notes, *map(tree.named, origin.notes), *notes]
         return replace(host, trace=trace, capture=capture or host.capture, notes=tuple(notes))
 

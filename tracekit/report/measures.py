@@ -161,6 +161,8 @@ class Measures:
             windows = breakdown.partition["window_ps"]
             if not len(windows):
                 raise NotMeasurable(breakdown.lacking or "The trace holds no device rows.")
+            if self.incomplete:  # what is missing may have been the first or the last
+                raise NotMeasurable(self.incomplete)
             return Measure(name, int(windows.max()), Unit.TIME, breakdown.label)
         self._breakdown(phase)
         row = next(row for row in records(self.phases.table) if row["name"] == phase)

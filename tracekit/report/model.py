@@ -36,6 +36,7 @@ from tracekit.report.sections.verdict import window_words
 from tracekit.report.time_zero import TimeZero
 from tracekit.timeline.unions import CELLS
 from tracekit.units import time
+from tracekit.vocabulary.losses import Loss
 
 # The kinds of work of a device, and the kinds of events in each.
 _KINDS = {"compute": ("compute",), "collective": ("collective",), "memory": ("memcpy", "memset")}
@@ -470,10 +471,11 @@ def _devices(report: Report) -> list[dict[str, Any]]:
     devices = []
     nothing: dict[str, Any] = dict.fromkeys(("window_start_ps", "window_ps", "span_ps", "busy_ps", *CELLS))
     unknown = [nothing | {"device": device} for device in report.devices] if report.whole.lacking else []
+    has_kinds = not report.whole.lacking or Loss.KINDS not in {*report.explanation.completeness.losses["what"]}
     for row in unknown or records(report.whole.partition):
         kinds = {
             name: {
-                "events": sum(int(counts.get((row["device"], kind), 0)) for kind in kinds),
+                "events": sum(int(counts.get((row["device"], kind), 0)) for kind in kinds) if has_kinds else None,
                 "union_ps": None if unknown else sum(row[cell] for cell in CELLS if name in cell.split("+")),
             }
             for name, kinds in _KINDS.items()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tracekit.errors import TraceError
 from tracekit.readers import chrome
 from tracekit.readers.chrome import json_text
+from tracekit.vocabulary.losses import Loss
 
 
 @pytest.fixture(autouse=True, params=["msgspec", "scanner"])
@@ -171,6 +172,14 @@ def test_what_is_broken_costs_no_more_than_itself(tmp_path, monkeypatch, text, n
     monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
     document = load(tmp_path, text)
     assert (values_of(document.name), document.notes) == (names, tuple(notes))
+
+
+def test_a_part_of_the_file_that_was_never_written_is_lost_and_told(tmp_path):
+    text = f"[{A}, {B}, {C}, {A}]".encode()
+    begin, end = text.index(b'"b"') + 2, text.index(b'"c"') + 2
+    document = load(tmp_path, text[:begin] + bytes(end - begin) + text[end:])
+    assert (len(document.name), document.lost[0][:2]) == (3, (Loss.BYTES, end - begin))
+    assert load(tmp_path, text[:10] + bytes(20) + text[30:]).lost[0][:2] == (Loss.EVENTS, 1)
 
 
 def test_a_file_that_is_damaged_in_too_many_places_is_given_up(tmp_path, monkeypatch):

@@ -219,6 +219,8 @@ def load(path: Path) -> Document:
 def _lost(text: Text, events: int, far: int, damaged: Mapping[str, int]) -> tuple[Lost, ...]:
     """What of the file is damaged; `damaged`: how many events lack what."""
     lost = [Lost(Loss.BYTES, None, None, text.cut)] if text.cut else []
+    if text.zeros:
+        lost.append(Lost(Loss.BYTES, text.zeros, None, "zeros in place of what stood there"))
     if text.skipped:
         lost.append(Lost(Loss.EVENTS, text.skipped, events + text.skipped, "not valid JSON"))
     if text.others:

@@ -69,7 +69,8 @@ class Text:
 
     `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `skipped`: how many
     events were no JSON and could be repaired, or not; `others`: how many values among them are no objects. `cut`: how
-    the file ends too early, "" if it does not.
+    the file ends too early, "" if it does not. `zeros`: how many bytes of 0 are in what was repaired: a part of the
+    file that was never written, in which there may have been events.
     """
 
     path: Path
@@ -79,6 +80,7 @@ class Text:
     skipped: int = 0
     others: int = 0
     cut: str = ""
+    zeros: int = 0
     _tried: int = 0
 
     def events(self) -> Iterator[list[Event] | scanner.Events]:
@@ -261,6 +263,7 @@ class Text:
         except BROKEN:
             return False
         self.repaired += 1
+        self.zeros += text.count(0)
         return True
 
     def _keys(self, text: bytes) -> None:

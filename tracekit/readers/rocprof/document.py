@@ -240,6 +240,8 @@ def _all(path: Path) -> tuple[list[Process], list[Lost]]:
             text = attempt
     repaired, why = json_repair.whole(text)
     lost = _cut(cut or why)
+    if zeros := text.count(0):  # a part of the file that was never written
+        lost.append(Lost(Loss.BYTES, zeros, len(text), "zeros in place of what stood there"))
     if repaired != text and not lost:
         lost.append(Lost(Loss.DETAILS, None, None, "not valid JSON, which was repaired"))
     salvage = _Salvage()

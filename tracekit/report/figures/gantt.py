@@ -86,6 +86,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     crowded = [lane.label in alike for lane in lanes]
     which = "the first of them" if selection.partial else "and stand for all"
     notes = [f"{len(drawn)} of {units.count(all_devices)} devices are drawn, {which}."] if drawn else []
+    notes += [selection.partial] if selection.partial else []
     notes += [f"{count} lanes are merged into one per device."] if is_full and count > len(devices) else []
     if not selection.aligned:
         notes.append("Host clocks are not aligned: the lanes of each clock start at its own first event.")
