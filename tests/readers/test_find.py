@@ -408,3 +408,14 @@ def test_a_directory_that_many_links_lead_to_is_looked_into_once(tmp_path):
         (tmp_path / f"link{number}").symlink_to(".")
     (tmp_path / "latest").symlink_to("run")
     assert find(tmp_path).runs == ("run",)
+
+
+def test_of_many_other_files_each_is_looked_into_once(tmp_path, monkeypatch):
+    looked_into = []
+    content = formats.content
+    monkeypatch.setattr(formats, "content", lambda path: looked_into.append(path) or content(path))
+    for number in range(20):
+        write_file(tmp_path / f"{number}.json", b"{}")
+    with pytest.raises(TraceError, match="no file in it or below it is one"):
+        find(tmp_path)
+    assert len(looked_into) == 20

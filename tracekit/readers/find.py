@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -210,12 +211,17 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
     for directory in (path, *_directories(path, _DEEPEST)):
         if reason := _closed(directory):
             return f"{directory} cannot be read: {reason}."
-    for file in _files(path):
-        _file_type(file)  # raises for one that may not be read
-    for file in _files(path):
+    entries = _entries(path)
+    files = [entry for entry in entries if entry.is_file()]
+    for file in files:
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            raise TraceError(f"{file} cannot be read: {error.strerror}.") from None
+    for file in files:
         if file.suffix in NSYS_JAX.suffixes:
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
-    for file in _entries(path):
+    for file in entries:
         if file.name.endswith(_TRACE_SUFFIXES) and not (file.is_file() and file.stat().st_size):
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
     return f"{path} contains no trace: no file in it or below it is one. {_NEXT}"
@@ -295,8 +301,9 @@ def _directories(path: Path, depth: int, seen: set[tuple[int, int]] | None = Non
     """The directories below `path`, no deeper than `depth`, without hidden ones; each once, by its own name rather than
     by that of a link to it."""
     seen = {_identity(path)} if seen is None else seen
-    for directory in sorted(_listed(path), key=lambda entry: (entry.is_symlink(), entry)):
-        if directory.is_dir() and not directory.name.startswith(".") and _identity(directory) not in seen:
+    directories = [entry for entry, is_dir in _scanned(path) if is_dir and not entry.name.startswith(".")]
+    for directory in sorted(directories, key=Path.is_symlink):
+        if _identity(directory) not in seen:
             seen.add(_identity(directory))
             yield directory
             if depth > 1:
@@ -376,16 +383,24 @@ def _files(directory: Path) -> list[Path]:
 
 def _entries(directory: Path) -> list[Path]:
     """What lies in a directory and is none, pipes and links to nothing too."""
-    return [entry for entry in _listed(directory) if not entry.is_dir() and not _CACHES.search(entry.name)]
+    return [entry for entry, is_dir in _scanned(directory) if not is_dir and not _CACHES.search(entry.name)]
 
 
 def _listed(directory: Path) -> list[Path]:
     """All that lies in a directory; nothing where it may not be looked into, of which `_nothing`, `_unreadable` and
     `_newer_without_trace` tell."""
+    return [entry for entry, _ in _scanned(directory)]
+
+
+def _scanned(directory: Path) -> list[tuple[Path, bool]]:
+    """What `_listed` gives, and whether each is a directory, which the system tells with the names of them."""
     try:
-        return sorted(directory.iterdir())
+        with os.scandir(directory) as entries:
+            named = sorted(entries, key=attrgetter("name"))
     except OSError:
         return []
+    paths = [(directory / entry.name, entry) for entry in named]
+    return [(path, path.is_dir() if entry.is_symlink() else entry.is_dir()) for path, entry in paths]
 
 
 def _closed(directory: Path) -> str:
