@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
+from tracekit import heap
 from tracekit.columns import categorical, concat, frame, rising
 from tracekit.errors import TraceError
 from tracekit.readers import losses, unpacking
@@ -57,6 +58,8 @@ _CALL = tuple(HOST_WORK_COLUMNS)
 _OTHER_TYPES = {pa.float64(): pd.Float64Dtype(), pa.bool_(): pd.BooleanDtype()}
 # Of no more texts the lists and dtypes are shared (tracekit.columns), others are never Python's.
 _FEW_TEXTS, _STRINGS = 2048, {pa.string(): pd.StringDtype(na_value=np.nan)}
+# In these columns the frames of a trace may share the texts of the largest.
+_SHARED, _MOST_UNUSED = ("name", "framework_op", "source"), 1 << 16
 _OF_DTYPE = {"Float64": pa.float64(), "boolean": pa.bool_()}
 _MOST_RATIO = {"occupancy_ratio": 1.0, "drift_ppm": 1e6}
 
@@ -302,7 +305,7 @@ def _host(archive: zipfile.ZipFile, manifest: _Manifest, files: unpacking.Parque
             data |= _calls(frames["spans"], data["span"], texts_of)
         for column, its_texts in texts_of.items():
             if column not in data:
-                data[column] = _text(np.full(table.num_rows, -1), its_texts)
+                data[column] = _text(column, np.full(table.num_rows, -1), its_texts)
         frames[name] = frame(columns, data, table.num_rows)
     lost = (
         [
@@ -330,6 +333,8 @@ def _texts(table: pa.Table) -> dict[tuple[str, str], pa.Array]:
     take next to nothing in a file. Raises ValueError where one is null, or of no frame."""
     if not table.num_rows:
         return {}
+    if table.num_rows > _MOST_UNUSED:
+        heap.give_back()  # what unpacking them took
     if not all(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in table.schema.types):
         raise ValueError("its texts are of another type")
     frames, columns = [*FRAME_COLUMNS], [*dict.fromkeys(column for of in FRAME_COLUMNS.values() for column in of)]
@@ -375,11 +380,13 @@ def _check(name: str, table: pa.Table, steps: Mapping[str, int], texts: Mapping[
                 raise ValueError(f"{name}.{column} holds what is no ratio")
 
 
-def _text(codes: Column, texts: pa.Array) -> pd.Categorical:
-    """The texts of these numbers, null where one is -1."""
+def _text(name: str, codes: Column, texts: pa.Array) -> pd.Categorical:
+    """The column `name` that has the texts of these numbers, null where one is -1."""
     if len(codes) and codes.min() < -1:
         raise ValueError("a number of no text")
-    if len(texts) > max(len(codes), _FEW_TEXTS):  # those of no row would take more than all rows do
+    if len(texts) > max(
+        len(codes), _MOST_UNUSED if name in _SHARED else _FEW_TEXTS
+    ):  # those of no row would take more than all rows do
         used = rising(codes[codes >= 0])
         texts, codes = texts.take(pa.array(used)), np.where(codes < 0, -1, np.searchsorted(used, codes))
     if len(texts) <= _FEW_TEXTS:
@@ -401,7 +408,7 @@ def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, pa.Array]) ->
         if isinstance(values, pd.Categorical):
             own = texts.get(name, pa.array([], pa.string()))
             codes = pc.index_in(pa.array(values.categories, pa.string()), own).fill_null(-1).to_numpy()
-            data[name] = _text(np.append(codes, -1)[values.codes[place]], own)
+            data[name] = _text(name, np.append(codes, -1)[values.codes[place]], own)
         else:
             data[name] = values[place]
     return data
@@ -423,7 +430,7 @@ def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, pa.
         if name not in (_GAP, _LENGTH):
             numbers = np.cumsum(numbers)
         if name in texts:
-            data[name] = _text(numbers if null is None else np.where(null, -1, numbers), texts[name])
+            data[name] = _text(name, numbers if null is None else np.where(null, -1, numbers), texts[name])
         else:
             data[name] = numbers if null is None else pd.arrays.IntegerArray(np.where(null, 0, numbers), null)
     if _GAP in data:
