@@ -14,6 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tracekit.units import safe, unbroken
 
 _AFTER_S = 1.0
+# Letters that take no column of their own stand on others.
+_LETTERS_A_COLUMN = 4
 # Where COLUMNS is 0 or 2, lines are cut by the terminal instead; where it is 99999999, they take memory for nothing.
 _NARROWEST, _WIDEST = 20, 1000
 # Beyond ASCII, what tracekit itself writes, for a terminal that shows nothing else.
@@ -63,8 +65,9 @@ def cut(text: str, width: int) -> str:
     width = max(width, 1)
     if cell_len(text) <= width:
         return text
-    head = set_cell_size(text, width // 2).rstrip()
-    tail = text
+    near = _LETTERS_A_COLUMN * width  # of the letters of a long name, those that may be shown are looked at
+    head = set_cell_size(text[:near], width // 2).rstrip()
+    tail = text[-near:]
     while cell_len(tail) > width - cell_len(head) - 1:
         tail = tail[1:]
     return f"{head}…{tail}"

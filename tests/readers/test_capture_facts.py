@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests import traces
 from tracekit import report
 from tracekit.errors import TraceError
 from tracekit.readers import host_trace, read, summary
+from tracekit.readers.find import find
 from tracekit.vocabulary.losses import Loss
 
 MACHINE = {
@@ -73,6 +75,28 @@ def test_a_file_that_is_not_whole_is_told_and_costs_no_event(trace, text):
     assert f"Some details of devices and events could not be read ({evidence})." in without.notes
     with pytest.raises(TraceError, match=r"is damaged: .*capture\.json"):
         read(trace, strict=True)
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe\x00", b"\xff\xfe{", b"", bytes(99), b"<html>", b"\x1f\x8b", b"PK\x03\x04"])
+@pytest.mark.parametrize("name", ["rank0.json", "capture3.json", "1_results.json"])
+def test_what_is_no_json_is_no_file_of_a_rank(tmp_path, name, text):
+    (tmp_path / name).write_bytes(traces.path("kineto-rank1.pt.trace.json").read_bytes())
+    (tmp_path / "capture.json").write_bytes(text)
+    ((what, evidence),) = told(read(tmp_path))
+    assert (what, evidence.startswith("capture.json: ")) == (Loss.DETAILS, True)
+
+
+@pytest.mark.parametrize("folder", ["run_pqtdir", "run/nvtx_gpu_proj_trace"])
+def test_beside_a_directory_that_stands_for_a_file_it_is_of_that(tmp_path, folder, monkeypatch):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / ("StringIds.parquet" if "pqt" in folder else "trace.parquet")).write_bytes(b"PAR1")
+    assert find(tmp_path).capture == tmp_path / folder
+    (tmp_path / "capture.json").write_text("{")
+    assert find(tmp_path).capture == tmp_path
+    monkeypatch.chdir(tmp_path / Path(folder).parts[0])
+    assert find(Path()).capture == tmp_path
+    (tmp_path / folder / "capture.json").write_text("{}")
+    assert find(tmp_path).capture == tmp_path / folder
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])

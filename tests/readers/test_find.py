@@ -1,8 +1,11 @@
 """Which files a path means, and what each is by its content; what is no trace is said in one sentence."""
 
 import gzip
+import io
 import json
 import os
+import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -158,6 +161,112 @@ def test_what_is_called_as_files_of_json_are_and_is_none_is_told(tmp_path, name,
     assert find(tmp_path).unreadable == ((f"{name} is {why}",) if why else ())
 
 
+ZSTD, XZ = b"\x28\xb5\x2f\xfd" + bytes(9), b"\xfd7zXZ\0" + bytes(9)
+SQLITE = b"SQLite format 3\0" + bytes(99)
+
+
+def zipped(*names):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as file:
+        for name in names:
+            file.writestr(name, b"PAR1")
+    return data.getvalue()
+
+
+TABLE, ARCHIVE = "nvtx_gpu_proj_trace/trace.parquet", zipped("nvtx_gpu_proj_trace/trace.parquet", "dump/x")
+
+
+@pytest.mark.parametrize(
+    ("own", "content", "lost"),
+    [
+        ("rank0.json", KINETO, {"rank1.json.zst": ZSTD, "rank2.json.xz": XZ, "rank3.json.gz.part": b"x"}),
+        (
+            "rank0.json.gz",
+            gzip.compress(KINETO),
+            {"rank1.json.zst": ZSTD, "rank2.json.bz2": b"BZh9", "worker.trace.json.lz4": XZ},
+        ),
+        (
+            "1_results.json",
+            b'{"rocprofiler-sdk-tool": [',
+            {"2_results.json.zst": ZSTD, "host_results.json.zip": zipped("x")},
+        ),
+        ("a.xplane.pb", b"\n\x02\x08\x01", {"b.xplane.pb.zst": ZSTD, "c.xplane.pb.tmp": b"\x01"}),
+        (
+            "a.sqlite",
+            SQLITE,
+            {"b.sqlite.gz": gzip.compress(SQLITE), "c.sqlite.zst": ZSTD, "d.sqlite.7z": b"7z\xbc\xaf"},
+        ),
+        (
+            "a.zip",
+            ARCHIVE,
+            {"b.zip": ARCHIVE[:-9], "c.zip": b"", "d.zip": bytes(99), "e.zip": b"x", "f.zip.part": b"PK"},
+        ),
+        ("a.zip", ARCHIVE, {"b.zip": zipped("thread-metadata.parquet"), "c.zip": zipped("dump/module_1.f.hlo.pb.xz")}),
+        ("rank0.zip", ARCHIVE, {"rank1.zip": zipped("a.py")}),
+        ("a.xplane.pb", b"\n\x02\x08\x01", {"b.tracekit.zip": b""}),
+    ],
+)
+def test_a_file_of_a_rank_that_is_packed_or_no_archive_any_more_is_told(tmp_path, own, content, lost):
+    write_file(tmp_path / own, content)
+    for name, data in lost.items():
+        write_file(tmp_path / name, data)
+    assert [reason.split(" is ")[0] for reason in find(tmp_path).unreadable] == sorted(lost)
+
+
+@pytest.mark.parametrize(
+    ("own", "content"),
+    [("rank0.json", KINETO), ("a.xplane.pb", b"\n\x02\x08\x01"), ("a.sqlite", SQLITE), ("a.zip", ARCHIVE)],
+)
+def test_other_files_beside_traces_and_packed_copies_of_them_are_no_ranks(tmp_path, own, content):
+    write_file(tmp_path / own, content)
+    write_file(tmp_path / f"{own}.zst", ZSTD)
+    write_file(tmp_path / f"{own}.gz.part", b"\x1f\x8b")
+    others = {"README.txt": b"text", "plot.png": b"\x89PNG", "times.csv": b"a,b", "config.json.zst": ZSTD}
+    others |= {"code.zip": zipped("main.py", "data.parquet"), "notes.txt.gz": gzip.compress(b"x"), "logs.tar.gz": XZ}
+    for name, data in others.items():
+        write_file(tmp_path / name, data)
+    assert find(tmp_path).unreadable == ()
+
+
+def test_an_archive_without_its_table_is_called_so(tmp_path):
+    write_file(tmp_path / "a.zip", ARCHIVE)
+    write_file(tmp_path / "b.zip", zipped("device-metadata.parquet"))
+    assert find(tmp_path).unreadable == (f"b.zip is an archive of nsys-jax without {TABLE}",)
+
+
+def test_an_unpacked_archive_without_a_table_that_can_be_read_is_told(tmp_path, monkeypatch):
+    write_file(tmp_path / "run one" / TABLE, b"PAR1")
+    write_file(tmp_path / "run two" / TABLE, b"")
+    write_file(tmp_path / "run three" / "nvtx_gpu_proj_trace" / "files.parquet", b"PAR1")
+    (tmp_path / "code").mkdir()
+    empty = "empty (0 bytes): the profiler or a copy did not finish writing it"
+    assert find(tmp_path).unreadable == (f"run two/{TABLE} is {empty}", f"run three holds no {TABLE}")
+    assert find(tmp_path / "run one").unreadable == ()
+    monkeypatch.chdir(tmp_path / "run one")
+    assert find(Path()).unreadable == ()
+
+
+@pytest.mark.parametrize(("rank", "lost"), [("rank{}_pqtdir", "unreadable"), ("run{}_arwdir", "newer"), ("of {}", "")])
+def test_a_directory_of_tables_of_nsight_without_its_texts_is_told(tmp_path, rank, lost):
+    names = ["StringIds.parquet", "PROCESSES.parquet"]
+    for number, tables in enumerate((names, names[1:])):
+        for name in tables:
+            os.utime(write_file(tmp_path / rank.format(number) / name, b"PAR1"), (1000, 1000))
+    found, one, two = find(tmp_path), rank.format(0), rank.format(1)
+    assert found.unreadable == ((f"{two} holds no trace",) if lost == "unreadable" else ())
+    reason = f"{two}: it holds no table StringIds; {one} was read instead"
+    assert found.newer == ((reason,) if lost == "newer" else ())
+
+
+def test_a_newer_run_of_what_is_packed_is_told(tmp_path):
+    run = tmp_path / "plugins" / "profile"
+    os.utime(write_file(run / "one" / "a.xplane.pb", b"\n\x02\x08\x01"), (1000, 1000))
+    write_file(run / "two" / "a.xplane.pb.zst", ZSTD)
+    assert find(tmp_path).newer == (
+        "two: a.xplane.pb.zst is compressed with zstd; decompress it; one was read instead",
+    )
+
+
 @pytest.mark.parametrize("below", ["", "plugins/profile/monday"])
 def test_a_directory_of_a_rank_that_is_gone_or_holds_no_trace_is_told(tmp_path, below):
     for rank in (0, 1):
@@ -299,3 +408,14 @@ def test_a_directory_that_many_links_lead_to_is_looked_into_once(tmp_path):
         (tmp_path / f"link{number}").symlink_to(".")
     (tmp_path / "latest").symlink_to("run")
     assert find(tmp_path).runs == ("run",)
+
+
+def test_of_many_other_files_each_is_looked_into_once(tmp_path, monkeypatch):
+    looked_into = []
+    content = formats.content
+    monkeypatch.setattr(formats, "content", lambda path: looked_into.append(path) or content(path))
+    for number in range(20):
+        write_file(tmp_path / f"{number}.json", b"{}")
+    with pytest.raises(TraceError, match="no file in it or below it is one"):
+        find(tmp_path)
+    assert len(looked_into) == 20

@@ -69,6 +69,14 @@ def test_what_is_nested_too_deep_is_null_and_what_follows_a_value_goes():
     assert whole(b'{"a": 1}]x') == (b'{"a": 1}', "it is damaged from byte 9 on")
 
 
+@pytest.mark.parametrize("start", [b'{"a": [nan, {"b": 1}, {"x": "', b'[{"a":', b'{"a": nan, "b": ['])
+@pytest.mark.parametrize("part", [b'\\"', b'{"a":"', b",  ", b'"', b"}, {", b"[", b"\0"])
+def test_time_grows_with_the_size_of_what_is_never_closed(start, part):
+    """Each takes a second or less; where every part is looked at from each other one, an hour."""
+    text, _ = whole(start + part * 200_000)
+    json.loads(text or b"0")
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_whatever_is_damaged_json_is_given(seed):
     chance = random.Random(seed)

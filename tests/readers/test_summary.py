@@ -1,6 +1,7 @@
 """Summaries of hosts: every trace comes back as it was, and what is no whole summary is one sentence."""
 
 import json
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from io import BytesIO
@@ -243,6 +244,71 @@ def test_values_that_no_trace_holds_are_one_sentence(whole, name, column, values
     with_column(whole, name, column, values)
     with pytest.raises(TraceError, match=rf"host.tracekit.zip is a damaged summary: .*{fault}"):
         read(whole)
+
+
+@pytest.mark.parametrize("column", ["bytes", "correlation_id", "hlo_op", "category"])
+def test_a_column_that_the_manifest_names_and_the_table_lacks_is_told(whole, column):
+    before = read(whole)
+    with zipfile.ZipFile(whole) as archive:
+        table = pq.read_table(BytesIO(archive.read("events.parquet")))
+    file = BytesIO()
+    pq.write_table(table.drop_columns([column]), file)
+    rewritten(whole, events=file.getvalue())
+    trace = read(whole)
+    assert before.events[column].notna().any()
+    assert trace.events[column].isna().all()
+    assert trace.losses[["host", "what", "lost"]].to_numpy().tolist() == [[before.hosts["host"][0], "details", 1]]
+    assert trace.losses["evidence"][0].endswith(f"lacks events.{column}")
+    with pytest.raises(TraceError, match=f"is damaged: 1 detail of .* lacks events.{column}"):
+        read(whole, strict=True)
+
+
+def with_texts(path, frame, column, texts):
+    """The summary with these texts, too."""
+    with zipfile.ZipFile(path) as archive:
+        table = pq.read_table(BytesIO(archive.read("labels.parquet")))
+    more = pa.table({"frame": [frame] * len(texts), "column": [column] * len(texts), "label": texts})
+    file = BytesIO()
+    pq.write_table(pa.concat_tables([table, more.cast(table.schema)]), file)
+    return rewritten(path, labels=file.getvalue())
+
+
+def test_texts_that_no_row_has_take_little_and_change_nothing(whole):
+    before = read(whole)
+    count = 200_000
+    with_texts(whole, "events", "name", [f"{number:x}" for number in range(count)])
+    tracemalloc.start()
+    trace = read(whole)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60 * count  # a text of Python takes 50 bytes and more, and was there three times
+    assert trace.events.astype({"name": object}).equals(before.events.astype({"name": object}))
+
+
+@pytest.mark.parametrize("count", [1000, 3000])
+def test_texts_may_repeat_and_rows_have_the_first_of_them(count, tmp_path):
+    names = pd.Categorical.from_codes(np.arange(count), [f"kernel {number}" for number in range(count)])
+    trace = Trace(events(*[("gpu:0", "compute", 0, 1)] * count).assign(name=names))
+    path = tmp_path / "host.tracekit.zip"
+    summary.write(HostTrace(trace), path)
+    with_texts(path, "events", "name", ["kernel 0", "kernel 1"])
+    assert_equal(trace, summary.read(path).trace)
+
+
+@pytest.mark.parametrize(
+    ("frame", "column", "text"),
+    [("events", "name", None), ("nothing", "name", "x"), (None, "name", "x")],
+)
+def test_a_text_that_is_null_or_of_no_table_is_one_sentence(whole, frame, column, text):
+    with_texts(whole, frame, column, [text])
+    with pytest.raises(TraceError, match="a text is null, or of no table"):
+        read(whole)
+
+
+def test_texts_of_a_column_of_a_later_version_are_passed_over(whole):
+    before = read(whole)
+    with_texts(whole, "events", "colour", ["red"])
+    assert_equal(before, read(whole))
 
 
 def test_numbers_in_place_of_texts_are_one_sentence(whole):

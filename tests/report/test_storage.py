@@ -1,5 +1,6 @@
 """A report that was saved and loaded is the same report, for everything that compares, gates or renders it."""
 
+import io
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 import tracekit
 from tests.frames import events, spans, trace
@@ -23,6 +25,7 @@ from tracekit.readers import unpacking
 from tracekit.report import load, storage
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
+from tracekit.report.terminal import printout
 
 DATA = Path(__file__).parents[1] / "data"
 MS = 10**9
@@ -433,3 +436,78 @@ def test_a_section_that_a_file_of_schema_1_does_not_hold_is_lacking(change, sent
     change(document)
     (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
     assert f", of schema 1, {sentence}" in tracekit.load(tmp_path).explanation.critical_path.lacking
+
+
+SCHEMA_1 = {name: DATA / "report-schema-1" / name / "summary.json" for name in ("training", "concurrent")}
+
+
+def _keys(value, place=()):
+    """The place of every key in the first rows of a document, no deeper than three."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield (*place, key)
+            yield from _keys(part, (*place, key)) if len(place) < 2 else ()
+    elif isinstance(value, list) and value:
+        yield from _keys(value[0], (*place, 0))
+
+
+def _places():
+    """Every key of schema 1 once: its place, and a report that has it."""
+    documents = {name: json.loads(file.read_text("utf-8")) for name, file in SCHEMA_1.items()}
+    places = {place: name for name, document in documents.items() for place in _keys(document)}
+    by_key = {}
+    for place, name in places.items():
+        by_key.setdefault(place[0], []).append((name, place))
+    return by_key
+
+
+@pytest.mark.parametrize("key", sorted(_places()))
+def test_a_report_of_schema_1_without_one_of_its_parts_is_shown_or_refused_in_one_sentence(key, tmp_path):
+    for name, (*above, last) in _places()[key]:
+        text = SCHEMA_1[name].read_text("utf-8")
+        for is_removed in (True, False):
+            document = json.loads(text)
+            part = document
+            for step in above:
+                part = part[step]
+            if is_removed:
+                del part[last]
+            elif isinstance(part[last], list | dict) and part[last]:
+                part[last] = type(part[last])()
+            else:
+                continue
+            (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
+            try:
+                loaded = tracekit.load(tmp_path)
+            except TracekitError as error:
+                assert str(error).endswith(storage.REMEDY)  # noqa: PT017
+                continue
+            for full in (False, True):
+                printout.show(loaded, Console(file=io.StringIO(), width=120), full)
+            markdown(loaded), page(loaded)
+
+
+def test_a_part_that_a_report_of_schema_1_lacks_is_null_with_the_reason(tmp_path):
+    document = json.loads(SCHEMA_1["concurrent"].read_text("utf-8"))
+    del document["phases"][0]["efficiency"]
+    (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
+    loaded, whole = tracekit.load(tmp_path), tracekit.load(SCHEMA_1["concurrent"].parent)
+    assert loaded.notes[-1] == f"{tmp_path / SUMMARY} does not hold phases.efficiency. {storage.REMEDY}"
+    assert loaded.phases.table["efficiency"].tolist()[1:] == whole.phases.table["efficiency"].tolist()[1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda document: document.update(phases=[]), "its parts do not fit together"),
+        (lambda document: document["trace"].update(hosts=[None]), r"None is no text"),
+        (lambda document: document["critical_path"]["notes"].append(None), r"None is no text"),
+        (lambda document: document["idle"]["by_device"][0].pop("device"), r"KeyError\('idle.by_device.device'\)"),
+    ],
+)
+def test_a_report_of_schema_1_whose_parts_do_not_fit_together_is_refused(change, reason, tmp_path):
+    document = json.loads(SCHEMA_1["concurrent"].read_text("utf-8"))
+    change(document)
+    (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
+    with pytest.raises(TracekitError, match=f"is damaged: .*{reason}"):
+        tracekit.load(tmp_path)

@@ -128,9 +128,9 @@ class TestConfined:
 
 def test_without_landlock_all_files_are_copied(tmp_path, monkeypatch):
     path = trace(tmp_path / "h.xplane.pb", "jit_f_7", "jit_f")
-    for version, is_link in ((0, False), (1, True)):
-        monkeypatch.setattr(tensorboard_server, "landlock_version", lambda version=version: version)
-        (mirror := tmp_path / str(version)).mkdir()
+    for is_link in (False, True):
+        monkeypatch.setattr(tensorboard_server, "confine", lambda _, is_link=is_link: is_link)
+        (mirror := tmp_path / str(is_link)).mkdir()
         tensorboard._link(mirror, {"r": [path]})
         assert (mirror / "plugins/profile/r/h.xplane.pb").is_symlink() == is_link
         assert (mirror / "plugins/profile/r/h.xplane.pb").read_bytes() == path.read_bytes()

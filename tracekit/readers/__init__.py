@@ -113,7 +113,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
     lost = _lost_files([*origin.unreadable, *damaged], files)
     lost += [Lost(Loss.RUNS, 1, None, why) for why in origin.newer]
     sizes = {host.world_size for host in hosts}
-    capture, of_capture = capture_facts.read(origin.directory)
+    capture, of_capture = capture_facts.read(origin.capture)
     if not capture:
         of_host = next((host.capture for host in hosts if host.capture is not None), None)
         capture, of_summary = (None, []) if of_host is None else capture_facts.whole(of_host)
@@ -131,7 +131,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
         names = ", ".join(absent[:_NAMED]) + (f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else "")
         unknown.append(
             f"{capture_facts.NAME} names {len(machines)} processes, and the files of {len(absent)} are not here "
-            f"({names}): copy them into {origin.directory}."
+            f"({names}): copy them into {origin.capture}."
         )
     of_hosts = dict.fromkeys(note for host in hosts for note in host.notes)
     return replace(
@@ -210,7 +210,7 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None) -> HostTr
                 f"such as {files[0]}."
             )
         (host,), notes, _ = _read_files(origin, tree)
-        capture, lost = capture_facts.read(origin.directory)
+        capture, lost = capture_facts.read(origin.capture)
         trace = _named(_with_losses(host.trace, lost), tree)
         if damaged := _damaged(trace):
             on_damage.get()(damaged)
@@ -320,7 +320,7 @@ def _results(
     # A file that stands for a directory does not say which others there are.
     is_fetched_there = bool(tree.url) and remote.is_shared(tree.url) and needed <= {*origin.files, *origin.summaries}
     here = needed - set(divided if is_fetched_there else ())
-    tree.complete([*here, origin.directory / capture_facts.NAME])
+    tree.complete([*here, origin.capture / capture_facts.NAME])
     if executor and divided:
         # A worker may have started in another directory.
         places = [tree.url_of(file) if is_fetched_there else str(file.absolute()) for file in divided]

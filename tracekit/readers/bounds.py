@@ -1,5 +1,6 @@
-"""What no real trace holds, in a file of any format: sizes that no machine moves, and so many or so long names, devices
-or threads that a report of them would take far more memory than the file. What is behind a bound is left out, and told.
+"""What no real trace holds, in a file of any format: work without a name, sizes that no machine moves, and so many or
+so long names, devices or threads that a report of them would take far more memory than the file. What is behind a bound
+is left out, and told.
 """
 
 import hashlib
@@ -12,11 +13,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import categorical, concat, distinct, labels
+from tracekit.columns import by_label, categorical, concat, distinct, labels
 from tracekit.readers import losses
 from tracekit.readers.losses import Lost
 from tracekit.trace import FRAME_COLUMNS, LOSS_COLUMNS, Trace
 from tracekit.units import quantity
+from tracekit.vocabulary.kinds import NAMELESS, KnownBy
 from tracekit.vocabulary.losses import Loss
 
 # More bytes than one event, and than all events of a file, can move (35 TB, 72 PB): int64 then holds every sum of them.
@@ -34,7 +36,7 @@ _OF_THREADS = ("spans", "launches", "syncs", "host_work")
 
 def bounded(trace: Trace) -> Trace:
     """The trace of one file without what is behind the bounds; as it is, where it holds no more."""
-    lost: list[Lost] = []
+    lost: list[Lost] = [] if Loss.KINDS in {*trace.losses["what"]} else _of_lost_names(trace.events)
     frames = {"events": trace.events, **{name: getattr(trace, name) for name in _OF_THREADS}}
     frames["events"] = _with_possible_sizes(_of_most_devices(frames["events"], lost), lost)
     frames |= _of_most_threads({name: frames[name] for name in _OF_THREADS}, lost)
@@ -42,11 +44,22 @@ def bounded(trace: Trace) -> Trace:
     devices = len(frames["events"]["device"].cat.categories)
     frames["spans"] = _with_most_phases(frames["spans"], devices, lost)
     changed = {name: table for name, table in frames.items() if table is not getattr(trace, name)}
-    if changed:
+    if changed or lost:
         host = str(trace.hosts["host"].iloc[0]) if len(trace.hosts) else ""
         table = concat(LOSS_COLUMNS, [trace.losses, losses.table(host, lost)])
         trace = replace(trace, **changed, losses=table, notes=(*trace.notes, *losses.notes(lost)))
     return _with_short_names(trace)
+
+
+def _of_lost_names(events: pd.DataFrame) -> list[Lost]:
+    """The time of the work that has lost its name, where nothing else told its kind: it was taken for compute."""
+    is_nameless = by_label(events["name"].array, lambda name: name in NAMELESS, null=True).astype(bool)
+    is_unknown = is_nameless & by_label(events["known_by"].array, lambda level: level == KnownBy.NOTHING, null=True)
+    if not is_unknown.any():
+        return []
+    time_ps = (events["end_ps"] - events["start_ps"]).to_numpy()
+    unknown_ps, all_ps = iv.sum_exactly(time_ps[is_unknown]), iv.sum_exactly(time_ps)
+    return [Lost(Loss.KINDS, unknown_ps, all_ps, "work whose names are lost")]
 
 
 def _with_possible_sizes(events: pd.DataFrame, lost: list[Lost]) -> pd.DataFrame:

@@ -21,6 +21,7 @@ _OTHER_FORMATS = (
     (b"PK\x03\x04", "a zip archive, but not of nsys-jax; unpack it, and give the trace in it"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it"),
     (b"\xfd7zXZ", "compressed with xz; decompress it"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4; decompress it"),
     (b"BZh", "compressed with bzip2; decompress it"),
     (b"7z\xbc\xaf", "a 7z archive; unpack it"),
     (b"\x89PNG", "an image"),

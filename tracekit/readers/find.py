@@ -2,17 +2,19 @@
 
 import os
 import re
+import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from tracekit.errors import TraceError
 from tracekit.files import SUMMARY as REPORT_SUMMARY
 from tracekit.files import refuse_saved_report
-from tracekit.readers import formats, nsys_jax
+from tracekit.readers import capture_facts, formats, nsys_jax
 from tracekit.readers.content import OTHER_JSON, READ_BYTES, TEXT, description
 from tracekit.readers.formats import (
     CHROME,
@@ -36,6 +38,11 @@ _NEXT = (
 # What a viewer writes beside a trace.
 _CACHES = re.compile(r"^\.|^ALL_HOSTS\.|\.SSTABLE$|\.hlo_proto\.pb$|^cache_version\.txt$")
 _JAX_COPY = "perfetto_trace.json.gz"
+# What is added to the name of a file that was packed for a copy, or that did not come whole.
+_PACKED = re.compile(r"\.(?:gz|zst|xz|lzma|bz2|lz4|br|7z|zip|part|partial|crdownload|tmp)$")
+# The table of an archive of nsys-jax, and what else such an archive holds and no other one does.
+_TABLE = f"{nsys_jax.FOLDER}/trace.parquet"
+_OF_ARCHIVE = re.compile(r"(?:^|/)(?:thread-metadata\.parquet|device-metadata\.parquet|dump/module_\d+\.[^/]*)$")
 _DEEPEST = 4
 # Names that only traces have, of types whose suffixes other files have too.
 _OWN_SUFFIXES: dict[str, tuple[str, ...]] = {
@@ -75,6 +82,15 @@ class TraceFiles:
         others = _BESIDE.get(self.file_type)
         beside = (each for file in self.files for each in others(file)) if others else ()
         return (*self.files, *self.summaries, *beside)
+
+    @property
+    def capture(self) -> Path:
+        """The directory whose `capture.json` is of this run: that of the files, or what holds a directory that stands
+        for a file."""
+        directory = self.directory.absolute()
+        above = 2 if directory.name == nsys_jax.FOLDER else 1 if parquet_export.FOLDERS.search(directory.name) else 0
+        places = [self.directory, *directory.parents[:above]]
+        return next((place for place in places if (place / capture_facts.NAME).exists()), self.directory)
 
 
 @dataclass(frozen=True)
@@ -154,15 +170,14 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     if len(own_names) > 1:
         notes.append(f"Each process named its run itself: {_short_list(own_names)} were read as one run.")
     other_runs = (each.name for each in runs)
-    known = {file for file, _ in chosen.files}
     return TraceFiles(
         chosen.directory,
         files,
         file_type,
         (chosen.name, *other_runs),
         (*notes, *skipped),
-        tuple(
-            dict.fromkeys([*_unreadable(path, files, file_type, known), *_unreadable(path, summaries, SUMMARY, known)])
+        _unreadable(
+            path, (*files, *summaries), chosen, [_Calling.of(file_type, files), _Calling.of(SUMMARY, summaries)]
         ),
         tuple(summaries),
         () if run is not None else tuple(_newer_without_trace(path, chosen, runs)),
@@ -196,12 +211,17 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
     for directory in (path, *_directories(path, _DEEPEST)):
         if reason := _closed(directory):
             return f"{directory} cannot be read: {reason}."
-    for file in _files(path):
-        _file_type(file)  # raises for one that may not be read
-    for file in _files(path):
+    entries = _entries(path)
+    files = [entry for entry in entries if entry.is_file()]
+    for file in files:
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            raise TraceError(f"{file} cannot be read: {error.strerror}.") from None
+    for file in files:
         if file.suffix in NSYS_JAX.suffixes:
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
-    for file in _entries(path):
+    for file in entries:
         if file.name.endswith(_TRACE_SUFFIXES) and not (file.is_file() and file.stat().st_size):
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
     return f"{path} contains no trace: no file in it or below it is one. {_NEXT}"
@@ -281,8 +301,9 @@ def _directories(path: Path, depth: int, seen: set[tuple[int, int]] | None = Non
     """The directories below `path`, no deeper than `depth`, without hidden ones; each once, by its own name rather than
     by that of a link to it."""
     seen = {_identity(path)} if seen is None else seen
-    for directory in sorted(_listed(path), key=lambda entry: (entry.is_symlink(), entry)):
-        if directory.is_dir() and not directory.name.startswith(".") and _identity(directory) not in seen:
+    directories = [entry for entry, is_dir in _scanned(path) if is_dir and not entry.name.startswith(".")]
+    for directory in sorted(directories, key=Path.is_symlink):
+        if _identity(directory) not in seen:
             seen.add(_identity(directory))
             yield directory
             if depth > 1:
@@ -337,7 +358,8 @@ def _callings(run: _Run) -> "list[_Calling]":
 def _why_no_run(entry: Path, chosen: _Run, callings: "Sequence[_Calling]", is_of_profile: bool) -> str:
     """Why a directory, or a link to one that is gone, is no run as the one `chosen`, whose files are called as
     `callings` say; "" where it is not to be one."""
-    is_called_so = is_of_profile or _without_numbers(entry.name) == _without_numbers(chosen.name)
+    is_export = all(map(parquet_export.FOLDERS.search, (entry.name, chosen.directory.name)))
+    is_called_so = is_of_profile or is_export or _without_numbers(entry.name) == _without_numbers(chosen.name)
     if not entry.exists():
         return "it is a link to a directory that does not exist" if is_called_so else ""
     if _traces(entry):
@@ -346,12 +368,13 @@ def _why_no_run(entry: Path, chosen: _Run, callings: "Sequence[_Calling]", is_of
         return (f"it cannot be read: {_closed(entry)}" if _closed(entry) else "it is empty") if is_called_so else ""
     for file in _entries(entry):
         if is_of_profile:  # a run's capture.json is JSON, and no trace
-            is_named_so = file.name.endswith(_TRACE_SUFFIXES) and file.name != "capture.json"
+            names = (file.name, *_unpacked(file.name))
+            is_named_so = file.name != capture_facts.NAME and any(name.endswith(_TRACE_SUFFIXES) for name in names)
         else:
             is_named_so = any(calling.fits(file) for calling in callings)
         if is_named_so:
             return f"{file.name} is {_what(file)}"
-    return ""
+    return f"it holds no table {parquet_export.STRINGS}" if is_export else ""
 
 
 def _files(directory: Path) -> list[Path]:
@@ -360,16 +383,24 @@ def _files(directory: Path) -> list[Path]:
 
 def _entries(directory: Path) -> list[Path]:
     """What lies in a directory and is none, pipes and links to nothing too."""
-    return [entry for entry in _listed(directory) if not entry.is_dir() and not _CACHES.search(entry.name)]
+    return [entry for entry, is_dir in _scanned(directory) if not is_dir and not _CACHES.search(entry.name)]
 
 
 def _listed(directory: Path) -> list[Path]:
     """All that lies in a directory; nothing where it may not be looked into, of which `_nothing`, `_unreadable` and
     `_newer_without_trace` tell."""
+    return [entry for entry, _ in _scanned(directory)]
+
+
+def _scanned(directory: Path) -> list[tuple[Path, bool]]:
+    """What `_listed` gives, and whether each is a directory, which the system tells with the names of them."""
     try:
-        return sorted(directory.iterdir())
+        with os.scandir(directory) as entries:
+            named = sorted(entries, key=attrgetter("name"))
     except OSError:
         return []
+    paths = [(directory / entry.name, entry) for entry in named]
+    return [(path, path.is_dir() if entry.is_symlink() else entry.is_dir()) for path, entry in paths]
 
 
 def _closed(directory: Path) -> str:
@@ -422,21 +453,23 @@ def _one_type(run: _Run) -> tuple[tuple[Path, ...], FileType, list[str]]:
     return tuple(files), chosen, notes
 
 
-def _unreadable(path: Path, files: Sequence[Path], file_type: FileType, known: Collection[Path]) -> tuple[str, ...]:
-    """What lies beside `files`, and in directories of other ranks below `path`, is called as these are, and is no
-    trace; and those directories without any."""
+def _unreadable(path: Path, files: Sequence[Path], run: _Run, callings: "Sequence[_Calling]") -> tuple[str, ...]:
+    """What lies beside the `files` of a run, and in directories of other ranks below `path`, is called as `callings`
+    say that these are, and is no trace; and those directories without any."""
     directories = {file.parent: None for file in files}
     for directory in list(directories):
         if directory != path and is_part_of_run(directory.name):
             directories |= dict.fromkeys(each for each in _listed(directory.parent) if each.is_dir())
-    calling = _Calling.of(file_type, files)
+    unpacked = _unpacked_archives(path, files)
+    directories |= dict.fromkeys(unpacked)
+    known = {file for file, _ in run.files}
     own = {_without_numbers(file.parent.name) for file in files}
     unreadable = {
         file: f"{label(file)} is {_what(file)}"
         for directory in directories
         if _without_numbers(directory.name) in own
         for file in _entries(directory)
-        if file not in known and calling.fits(file)
+        if file not in known and any(calling.fits(file) for calling in callings)
     }
     ranks = {
         folder for file in files for folder in file.parents if path in folder.parents and is_part_of_run(folder.name)
@@ -449,7 +482,20 @@ def _unreadable(path: Path, files: Sequence[Path], file_type: FileType, known: C
         for entry in _listed(folder)
         if entry not in told and (folder, _without_numbers(entry.name)) in called and (why := _why_no_rank(entry))
     ]
-    return (*unreadable.values(), *without)
+    without += [
+        f"{folder.parent.name} holds no {_TABLE}"
+        for folder in unpacked
+        if folder not in {file.parent for file in (*known, *unreadable)}
+    ]
+    return tuple(dict.fromkeys([*unreadable.values(), *without]))
+
+
+def _unpacked_archives(path: Path, files: Iterable[Path]) -> list[Path]:
+    """Of the unpacked archives of nsys-jax at or below `path`, beside those of the `files`, the directories of their
+    tables."""
+    holders = {parent for file in files if file.parent.name == nsys_jax.FOLDER for parent in file.parents[2:3]}
+    folders = [each / nsys_jax.FOLDER for holder in sorted(holders) for each in _listed(holder)]
+    return [folder for folder in folders if path in folder.parents[1:] and folder.is_dir()]
 
 
 def _why_no_rank(entry: Path) -> str:
@@ -481,24 +527,67 @@ class _Calling(NamedTuple):
 
     def fits(self, file: Path) -> bool:
         """Whether a file that is no trace is called as if it were one of them: but for numbers, by a suffix that only
-        traces have, or by one that other files have too, where it does not hold what these hold."""
-        suffixes = _OWN_SUFFIXES.get(self.file_type.name, self.file_type.suffixes)
-        if file.name.endswith(suffixes) or _without_numbers(file.name) in self.patterns:
-            return True
-        if self.file_type not in (CHROME, ROCPROF) or not file.name.endswith(CHROME.suffixes):
+        traces have, or by one that other files have too, where it does not hold what these hold; or as if it were one
+        of them that was packed, and does not lie there unpacked."""
+        if file.name == capture_facts.NAME and file.name not in self.patterns:
             return False
-        what = _what(file)
-        return what != OTHER_JSON and (what != TEXT or bool(self.begin and file.name.startswith(self.begin)))
+        if self._is_own(file.name) or self._is_lost(file, file.name):
+            return True
+        names = {other for name in _unpacked(file.name) for other in (name, f"{name}.gz") if other != file.name}
+        if any(file.with_name(name).exists() for name in names):
+            return False
+        return any(self._is_own(name) or self._is_lost(file, name) for name in names)
+
+    def _is_own(self, name: str) -> bool:
+        own = _OWN_SUFFIXES.get(self.file_type.name, self.file_type.suffixes)
+        return name.endswith(own) or _without_numbers(name) in self.patterns
+
+    def _is_lost(self, file: Path, name: str) -> bool:
+        """Whether a file that has, or had under another `name` before it was packed, a suffix that other files have
+        too, is none of these others."""
+        if not name.endswith(self.file_type.suffixes):
+            return False
+        if self.file_type is NSYS_JAX:
+            members = _members(file)
+            is_packed = any(pattern.endswith(NSYS_JAX.suffixes) for pattern in self.patterns)
+            return is_packed and (members is None or any(map(_OF_ARCHIVE.search, members)))
+        if self.file_type not in (CHROME, ROCPROF):
+            return False
+        begins_so = bool(self.begin and name.startswith(self.begin))
+        what = _what(file) if name == file.name else TEXT  # which is not known of what is packed
+        return what != OTHER_JSON and (what != TEXT or begins_so)
+
+
+def _unpacked(name: str) -> Iterator[str]:
+    """What a file was called before it was packed, or is to be called once it is whole."""
+    while match := _PACKED.search(name):
+        name = name[: match.start()]
+        yield name
+
+
+def _members(file: Path) -> list[str] | None:
+    """What a zip archive holds; None where it is no whole one."""
+    if not file.is_file():
+        return None
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError, RuntimeError, ValueError):
+        return None
 
 
 def label(file: Path) -> str:
     """What a file of a run is called: by its directory too, where that names the rank."""
+    if file.parent.name == nsys_jax.FOLDER and file.name == Path(_TABLE).name:
+        return f"{file.parents[1].name}/{_TABLE}"
     return f"{file.parent.name}/{file.name}" if is_part_of_run(file.parent.name) else file.name
 
 
 def _what(file: Path) -> str:
     """What a file is that is no trace."""
     try:
+        if file.name.endswith(NSYS_JAX.suffixes) and any(map(_OF_ARCHIVE.search, _members(file) or ())):
+            return f"an archive of nsys-jax without {_TABLE}"
         return description(file)
     except FileNotFoundError:
         return "a link to a file that does not exist" if file.is_symlink() else "no longer there"

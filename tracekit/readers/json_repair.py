@@ -9,13 +9,13 @@ import msgspec
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding raises
 
 # Strings and numbers are matched so that nothing inside of them is taken for what JSON lacks: words such as NaN,
-# Infinity and N/A, and a comma before a bracket.
+# Infinity and N/A, and a comma before a bracket. A string that is cut ends with the text, or each quote in it is one.
 _TOKEN = re.compile(
-    rb'(?P<text>"(?:[^"\\]|\\.)*+")|[-+]?\d[\w.+-]*+|(?P<word>[-+]?[A-Za-z_][\w/.+-]*+)|(?P<comma>,(?=\s*[\]}]))',
+    rb'(?P<text>"(?:[^"\\]|\\.)*+(?:"|\\?\Z))|[-+]?\d[\w.+-]*+|(?P<word>[-+]?[A-Za-z_][\w/.+-]*+)|(?P<comma>,(?=\s*[\]}]))',
     re.DOTALL,
 )
 # Brackets, and strings, so that none inside of them counts.
-_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
+_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
 _DEEPEST = 200
 _CHARACTER = re.compile(rb'(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|(?P<control>[\x00-\x1f])|\\')
 # Brackets and commas, and strings, so that none inside of them counts, nor in one that is cut.

@@ -58,8 +58,9 @@ _TRACE, _THREADS, _DEVICES = f"{FOLDER}/trace.parquet", "thread-metadata.parquet
 _PLACE = re.compile(rf"(?P<folder>(?:.*/)?){re.escape(_TRACE)}(?P<part>/.*)?")
 _PS_PER_NS = 1000
 _DEEPEST = 1000  # ranges of NVTX are not nested deeper than the calls of a program
-_THUNK = re.compile(r"Thunk:#.*\bhlo_op=([^,#]+)")
-_MODULE = re.compile(r"XlaModule:#.*\bhlo_module=([^,#]+)(?:,program_id=(\d{1,18})(?!\d))?")
+# From the first place alone, or the time that a name takes grows with the square of its length.
+_THUNK = re.compile(r"\A(?>.*?Thunk:#).*\bhlo_op=([^,#]+)")
+_MODULE = re.compile(r"\A(?>.*?XlaModule:#).*\bhlo_module=([^,#]+)(?:,program_id=(\d{1,18})(?!\d))?")
 _PROTO = re.compile(r"(?:^|/)dump/module_(\d{1,19})\.[^/]*after_optimizations\.hlo\.pb(?:\.xz)?$")
 # What the columns are called in versions of Nsight Systems since 2024.5.
 _NEWER = {

@@ -23,15 +23,19 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, frame, labels
+from tracekit import heap
+from tracekit.columns import categorical, concat, frame, rising
 from tracekit.errors import TraceError
-from tracekit.readers import unpacking
+from tracekit.readers import losses, unpacking
 from tracekit.readers.content import Content
-from tracekit.trace import FRAME_COLUMNS, HOST_WORK_COLUMNS, Trace
+from tracekit.readers.losses import Lost
+from tracekit.trace import FRAME_COLUMNS, HOST_WORK_COLUMNS, LOSS_COLUMNS, Trace
 from tracekit.version import __version__
+from tracekit.vocabulary.losses import Loss
 
 SUFFIX = ".tracekit.zip"
 VERSION = 1
@@ -52,6 +56,10 @@ _FAULTS = (
 # What launches and spans have in common.
 _CALL = tuple(HOST_WORK_COLUMNS)
 _OTHER_TYPES = {pa.float64(): pd.Float64Dtype(), pa.bool_(): pd.BooleanDtype()}
+# Of no more texts the lists and dtypes are shared (tracekit.columns), others are never Python's.
+_FEW_TEXTS, _STRINGS = 2048, {pa.string(): pd.StringDtype(na_value=np.nan)}
+# In these columns the frames of a trace may share the texts of the largest.
+_SHARED, _MOST_UNUSED = ("name", "framework_op", "source"), 1 << 16
 _OF_DTYPE = {"Float64": pa.float64(), "boolean": pa.bool_()}
 _MOST_RATIO = {"occupancy_ratio": 1.0, "drift_ppm": 1e6}
 
@@ -278,31 +286,72 @@ def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _host(archive: zipfile.ZipFile, manifest: _Manifest, files: unpacking.ParquetFiles) -> HostTrace:
-    texts: dict[tuple[str, str], list[str]] = {}
-    for name, column, label in zip(*_table(archive, _LABELS, files).to_pydict().values(), strict=True):
-        if not isinstance(label, str):
-            raise ValueError("a text is null")
-        texts.setdefault((name, column), []).append(label)
+    texts = _texts(_table(archive, _LABELS, files))
     there = {name for name in FRAME_COLUMNS if f"{name}.parquet" in archive.namelist()}
     if there != manifest.steps.keys():
         raise ValueError("its tables are not those that it names")
     frames: dict[str, Any] = {}
+    absent: list[str] = []
     # What has neither rows nor labels a Trace makes itself, in less time.
     for name in dict.fromkeys([*manifest.steps, *(name for name, _ in texts), "events"]):
         columns = FRAME_COLUMNS[name]
         table = _table(archive, name, files) if name in there else pa.table({})
         texts_of = {column: texts[name, column] for column in columns if (name, column) in texts}
         steps = manifest.steps.get(name, {})
+        absent += [f"{name}.{column}" for column in steps if column not in table.column_names]
         _check(name, table, steps, texts_of)
         data = _unpacked(table, steps, texts_of)
         if "span" in data:
             data |= _calls(frames["spans"], data["span"], texts_of)
         for column, its_texts in texts_of.items():
             if column not in data:
-                data[column] = _text(np.full(table.num_rows, -1), its_texts)
+                data[column] = _text(column, np.full(table.num_rows, -1), its_texts)
         frames[name] = frame(columns, data, table.num_rows)
-    trace = Trace(**frames, notes=manifest.notes, source=manifest.source, format=manifest.format)
+    lost = (
+        [
+            Lost(
+                Loss.DETAILS,
+                len(absent),
+                None,
+                f"the summary of {Path(manifest.source).name} lacks {', '.join(absent)}",
+            )
+        ]
+        if absent
+        else []
+    )
+    if lost:
+        host = next(iter(frames["hosts"]["host"]), "") if "hosts" in frames else ""
+        told = losses.table(host, lost)
+        frames["losses"] = concat(LOSS_COLUMNS, [frames["losses"], told]) if "losses" in frames else told
+    notes = (*losses.notes(lost), *manifest.notes)
+    trace = Trace(**frames, notes=notes, source=manifest.source, format=manifest.format)
     return HostTrace(trace, manifest.world_size, manifest.capture, manifest.skipped, manifest.device_clocks_fitted)
+
+
+def _texts(table: pa.Table) -> dict[tuple[str, str], pa.Array]:
+    """The texts of each column of each frame, in the order of their numbers; they stay Arrow's, as millions of them may
+    take next to nothing in a file. Raises ValueError where one is null, or of no frame."""
+    if not table.num_rows:
+        return {}
+    if table.num_rows > _MOST_UNUSED:
+        heap.give_back()  # what unpacking them took
+    if not all(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in table.schema.types):
+        raise ValueError("its texts are of another type")
+    frames, columns = [*FRAME_COLUMNS], [*dict.fromkeys(column for of in FRAME_COLUMNS.values() for column in of)]
+    names, their, texts = (table[name].cast(pa.string()).combine_chunks() for name in ("frame", "column", "label"))
+    texts.validate(full=True)
+    of_frame, of_column = pc.index_in(names, pa.array(frames)), pc.index_in(their, pa.array(columns))
+    if texts.null_count or of_frame.null_count:
+        raise ValueError("a text is null, or of no table")
+    of_column = of_column.fill_null(len(columns)).to_numpy()  # a column of a later version
+    keys = of_frame.to_numpy() * np.int64(len(columns) + 1) + of_column
+    order = np.argsort(keys, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
+    return {
+        (frames[of_frame[int(rows[0])].as_py()], columns[of_column[rows[0]]]): texts.take(pa.array(rows))
+        for rows in parts
+        if of_column[rows[0]] < len(columns)
+    }
 
 
 def _table(archive: zipfile.ZipFile, name: str, files: unpacking.ParquetFiles) -> pa.Table:
@@ -311,7 +360,7 @@ def _table(archive: zipfile.ZipFile, name: str, files: unpacking.ParquetFiles) -
         return file.read(use_threads=False)
 
 
-def _check(name: str, table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, list[str]]) -> None:
+def _check(name: str, table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, pa.Array]) -> None:
     """Raise ValueError where a column of the frame `name` is not written as `_packed` does, or holds a ratio that is
     none; columns of later versions are passed over."""
     for column in table.column_names:
@@ -331,13 +380,25 @@ def _check(name: str, table: pa.Table, steps: Mapping[str, int], texts: Mapping[
                 raise ValueError(f"{name}.{column} holds what is no ratio")
 
 
-def _text(codes: Column, texts: list[str]) -> pd.Categorical:
+def _text(name: str, codes: Column, texts: pa.Array) -> pd.Categorical:
+    """The column `name` that has the texts of these numbers, null where one is -1."""
     if len(codes) and codes.min() < -1:
         raise ValueError("a number of no text")
-    return categorical([*texts, None], codes)
+    if len(texts) > max(
+        len(codes), _MOST_UNUSED if name in _SHARED else _FEW_TEXTS
+    ):  # those of no row would take more than all rows do
+        used = rising(codes[codes >= 0])
+        texts, codes = texts.take(pa.array(used)), np.where(codes < 0, -1, np.searchsorted(used, codes))
+    if len(texts) <= _FEW_TEXTS:
+        return categorical([*texts.to_pylist(), None], codes)
+    different = texts.dictionary_encode()
+    categories = pd.Index(different.dictionary.to_pandas(types_mapper=_STRINGS.get))
+    places = np.append(different.indices.to_numpy(), -1).astype(np.min_scalar_type(~len(categories)))
+    dtype = pd.CategoricalDtype(categories)
+    return pd.Categorical.from_codes(places[codes], dtype=dtype, validate=False)
 
 
-def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, list[str]]) -> dict[str, Any]:
+def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, pa.Array]) -> dict[str, Any]:
     """The columns of calls that repeat those of the spans at `place` (n,); `texts` are those of the calls."""
     if len(place) and not 0 <= place.min() <= place.max() < len(spans):
         raise ValueError("launches are spans that are not there")
@@ -345,16 +406,15 @@ def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, list[str]]) -
     for name in _CALL:
         values = spans[name].array
         if isinstance(values, pd.Categorical):
-            own = texts.get(name, [])
-            code_of = {text: code for code, text in enumerate(own)}
-            codes = np.array([*(code_of.get(text, -1) for text in labels(values)), -1])
-            data[name] = _text(codes[values.codes[place]], own)
+            own = texts.get(name, pa.array([], pa.string()))
+            codes = pc.index_in(pa.array(values.categories, pa.string()), own).fill_null(-1).to_numpy()
+            data[name] = _text(name, np.append(codes, -1)[values.codes[place]], own)
         else:
             data[name] = values[place]
     return data
 
 
-def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, list[str]]) -> dict[str, Any]:
+def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, pa.Array]) -> dict[str, Any]:
     """The columns of a frame from what `_packed` made of them; `texts` are those of its columns of texts."""
     data: dict[str, Any] = {}
     for name in table.column_names:
@@ -370,7 +430,7 @@ def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, lis
         if name not in (_GAP, _LENGTH):
             numbers = np.cumsum(numbers)
         if name in texts:
-            data[name] = _text(numbers if null is None else np.where(null, -1, numbers), texts[name])
+            data[name] = _text(name, numbers if null is None else np.where(null, -1, numbers), texts[name])
         else:
             data[name] = numbers if null is None else pd.arrays.IntegerArray(np.where(null, 0, numbers), null)
     if _GAP in data:

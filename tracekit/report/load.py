@@ -1,7 +1,7 @@
 """A report that was saved, read back: one of this version as it was, one of schema 1 as far as it goes."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -75,7 +75,7 @@ def _identity(directory: Path) -> tuple[tuple[int, int, int, int] | None, ...]:
 def _load(directory: Path) -> Report:
     document, file = read(directory), directory / SUMMARY
     if document.get("schema") == 1:
-        return _of_schema_1(document, file)
+        return _checked(*_of_schema_1(document, file), directory)
     report, absent = restore(_empty(), document, directory)
     if absent:
         unknown = {
@@ -85,6 +85,11 @@ def _load(directory: Path) -> Report:
         }
         note = f"{file}, of another version of tracekit, does not hold {', '.join(absent)}. {REMEDY}"
         report = replace(report, explanation=replace(report.explanation, **unknown), notes=(*report.notes, note))
+    return _checked(report, absent, directory)
+
+
+def _checked(report: Report, absent: Sequence[str], directory: Path) -> Report:
+    """The report, if its parts fit together; `absent` are those that its files lack."""
     try:
         report.summary(), report.overview  # which look at every part, and at one beside the other
     except (*FAULTS, pd.errors.InvalidIndexError):  # of the last, two rows of one device
@@ -99,10 +104,32 @@ def _empty() -> Report:
     return analyse(Trace(frame(EVENT_COLUMNS)))
 
 
-def _of_schema_1(document: Mapping[str, Any], file: Path) -> Report:
+class _Rows:
+    """The rows of a summary.json of schema 1 as frames, and the names of the columns that are `absent` from some."""
+
+    def __init__(self) -> None:
+        self.absent: dict[str, None] = {}
+
+    def like(self, table: pd.DataFrame, rows: Sequence[Mapping[str, Any]], name: str) -> pd.DataFrame:
+        """The rows called `name` as a frame with the columns of `table`; what they lack is null, but for the device
+        that they are of. Raises KeyError where they lack that."""
+        keys = {column: _COLUMNS.get(column, column) for column in table.columns}
+        there = {column: key for column, key in keys.items() if any(key in row for row in rows)}
+        if "device" in table and any(row.get("device") is None for row in rows):
+            raise KeyError(f"{name}.device")
+        if rows:
+            lacking = (
+                key for column, key in keys.items() if column not in _NEW and not all(key in row for row in rows)
+            )
+            self.absent |= dict.fromkeys(f"{name}.{key}" for key in lacking)
+        columns = {column: [row.get(key) for row in rows] for column, key in there.items()}
+        return frame(dtypes(table), columns, len(rows))
+
+
+def _of_schema_1(document: Mapping[str, Any], file: Path) -> tuple[Report, list[str]]:
     """The report in a summary.json of schema 1, which has no frames: all that its keys hold, and a note of what they
-    lack."""
-    empty = _empty()
+    lack; and the names of the columns that a whole one has."""
+    empty, rows = _empty(), _Rows()
     try:
         devices = [{**device, **device["partition"]} for device in document["devices"]]
         counts = [
@@ -112,46 +139,56 @@ def _of_schema_1(document: Mapping[str, Any], file: Path) -> Report:
         ]
         window = document["trace"]["window_ps"]
         start = devices[0]["window_start_ps"] if devices else 0
-        verdicts, phase_names = document["verdicts"], [phase["name"] for phase in document["phases"]]
+        verdicts = {name: _text(verdict) for name, verdict in document["verdicts"].items()}
+        phase_names = _texts(phase["name"] for phase in document["phases"])
         stretches = [{"name": phase["name"], **row} for phase in document["phases"] for row in phase["stretch"]]
-        return replace(
+        report = replace(
             empty,
             trace=Origin(
-                source=document["trace"]["source"],
-                format=document["trace"]["format"],
-                hosts=tuple(document["trace"]["hosts"]),
-                runs=tuple(document["trace"]["runs"]),
+                source=_text(document["trace"]["source"]),
+                format=_text(document["trace"]["format"]),
+                hosts=_texts(document["trace"]["hosts"]),
+                runs=_texts(document["trace"]["runs"]),
                 models=(),
-                clocks=_like(empty.trace.clocks, document["trace"]["clocks"]),
-                events=_like(empty.trace.events, counts),
+                clocks=rows.like(empty.trace.clocks, document["trace"]["clocks"], "trace.clocks"),
+                events=rows.like(empty.trace.events, counts, "devices"),
             ),
             windows={} if window is None else {"": np.array([[start, start + window]], np.int64)},
             clock_of={device["device"]: "" for device in devices},
-            whole=replace(_breakdown(empty.whole, document), partition=_like(empty.whole.partition, devices)),
+            whole=replace(
+                _breakdown(empty.whole, document, rows, ""),
+                partition=rows.like(empty.whole.partition, devices, "devices"),
+            ),
             phases=replace(
                 empty.phases,
-                table=_like(empty.phases.table, document["phases"]),
-                stretch=_like(empty.phases.stretch, stretches),
+                table=rows.like(empty.phases.table, document["phases"], "phases"),
+                stretch=rows.like(empty.phases.stretch, stretches, "phases.stretch"),
             ),
             inside={
                 phase["name"]: replace(
-                    _breakdown(replace(empty.whole, name=phase["name"]), phase),
+                    _breakdown(replace(empty.whole, name=phase["name"]), phase, rows, "phases."),
                     partition=_busy_only(empty.whole.partition, phase["busy"]),
                 )
                 for phase in document["phases"]
             },
             verdict=next((verdicts[name] for name in verdicts if name not in phase_names), None),
             verdicts={name: verdicts[name] for name in phase_names},
-            headline=document["headline"],
-            notes=(*document["notes"], _note(document, file)),
-            known_by=_like(empty.known_by, document["known_by"]),
-            guessed=_like(empty.guessed, [row | {"events": row["intervals"]} for row in document["guessed"]]),
-            explanation=_explanation(empty.explanation, document, file),
+            headline=_text(document["headline"]),
+            notes=(*_texts(document["notes"]), _note(document, file)),
+            known_by=rows.like(empty.known_by, document["known_by"], "known_by"),
+            guessed=rows.like(
+                empty.guessed, [row | {"events": row["intervals"]} for row in document["guessed"]], "guessed"
+            ),
+            explanation=_explanation(empty.explanation, document, file, rows),
             advice=_advice(document),
-            compared=tuple(document["compared"]),
+            compared=_texts(document["compared"]),
         )
     except FAULTS as error:
         raise TracekitError(f"{file} is damaged: {error!r}. {REMEDY}") from None
+    absent = [*rows.absent]
+    if absent:
+        report = replace(report, notes=(*report.notes, f"{file} does not hold {', '.join(absent)}. {REMEDY}"))
+    return report, absent
 
 
 # What schema 1 does not hold of an analysis, and the keys of what it holds under another name than that of the field.
@@ -177,6 +214,10 @@ _COLUMNS = {
     "coverage_ratio": "told_ratio",
     "example": "shown",
 }
+# The columns that schema 1 knew nothing of.
+_NEW = frozenset(
+    {"drift_ppm", "known_ps", "known_ratio", "known_flops_per_s", "known_flops_ratio", "peak_of", "last_end_ps"}
+)
 # Where schema 1 has words, of the critical path: the column, and what stands there today.
 _EDGES = {
     "order in a queue": Dependency.QUEUE_ORDER.value,
@@ -193,7 +234,7 @@ _REMOVED = {"collective transfers": Removed.COLLECTIVE_TRANSFERS.value, "the hos
 _WORDS = {"edges": ("edge", _EDGES), "what_if": ("what", _REMOVED), "step_what_if": ("what", _REMOVED)}
 
 
-def _explanation(empty: Explanation, document: Mapping[str, Any], file: Path) -> Explanation:
+def _explanation(empty: Explanation, document: Mapping[str, Any], file: Path, rows: _Rows) -> Explanation:
     """The explanation with every table of schema 1, and where it has none the reason why."""
     reasons = document["lacking"]
     results = {}
@@ -201,14 +242,16 @@ def _explanation(empty: Explanation, document: Mapping[str, Any], file: Path) ->
         nothing, data = getattr(empty, name), document.get(name)
         if data is None:
             missing = f"{file}, of schema 1, holds no {name}. {REMEDY}"
-            results[name] = replace(nothing, lacking=reasons.get(name, missing))
+            results[name] = replace(nothing, lacking=_text(reasons.get(name) or missing))
         elif name == "critical_path" and all(step["shown"] != "median" for step in data["steps"]):
             missing = f"{file}, of schema 1, does not hold the step of median length among its first steps. {REMEDY}"
             results[name] = replace(nothing, lacking=missing)
         else:
             keys = {field.name: field.name for field in fields(nothing) if field.name not in _UNKNOWN}
             keys |= _KEYS.get(name, {})
-            values = {field: _value(getattr(nothing, field), data[key]) for field, key in keys.items()}
+            values = {
+                field: _value(getattr(nothing, field), data[key], rows, f"{name}.{key}") for field, key in keys.items()
+            }
             if name == "critical_path":
                 for field, (column, words) in _WORDS.items():
                     values[field] = values[field].assign(**{column: values[field][column].replace(words)})
@@ -219,15 +262,27 @@ def _explanation(empty: Explanation, document: Mapping[str, Any], file: Path) ->
             results[name] = replace(nothing, **values, lacking="")
     # Of the compared phases, no key says how much ran in them.
     intervals = [kind["intervals"] for device in document["devices"] for kind in device["kinds"].values()]
-    rows = None if document["compared"] else sum(intervals)
-    return replace(empty, **results, devices=len(document["devices"]), rows=rows)
+    number = None if document["compared"] else sum(intervals)
+    return replace(empty, **results, devices=len(document["devices"]), rows=number)
 
 
-def _value(empty: Any, value: Any) -> Any:
+def _text(value: Any) -> str:
+    """The value. Raises TypeError where it is no text."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _texts(values: Iterable[Any]) -> tuple[str, ...]:
+    """The values. Raises TypeError where one is no text."""
+    return tuple(map(_text, values))
+
+
+def _value(empty: Any, value: Any, rows: _Rows, key: str) -> Any:
     """What a key of schema 1 holds, as a value of the type of `empty`."""
     if isinstance(empty, pd.DataFrame):
-        return _like(empty, [value] if isinstance(value, Mapping) else value)
-    return "" if value is None else tuple(value) if isinstance(value, list) else value
+        return rows.like(empty, [value] if isinstance(value, Mapping) else value, key)
+    return "" if value is None else _texts(value) if isinstance(value, list) else value
 
 
 def _note(document: Mapping[str, Any], file: Path) -> str:
@@ -272,19 +327,12 @@ def _program(form: formats.Format | None) -> Program:
     return Program(framework, f"the format {form.name}") if form and framework else Program()
 
 
-def _like(table: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """The rows as a frame with the columns of `table`; one that the rows lack is null."""
-    keys = {name: _COLUMNS.get(name, name) for name in table.columns}
-    there = {name: key for name, key in keys.items() if all(key in row for row in rows)}
-    return frame(dtypes(table), {name: [row[key] for row in rows] for name, key in there.items()}, len(rows))
-
-
-def _breakdown(empty: Breakdown, document: Mapping[str, Any]) -> Breakdown:
-    """A breakdown with the tables that schema 1 holds of each."""
+def _breakdown(empty: Breakdown, document: Mapping[str, Any], rows: _Rows, place: str) -> Breakdown:
+    """A breakdown with the tables that schema 1 holds of each, in the keys that begin with `place`."""
     times = document["concurrency"] or []
     return replace(
         empty,
-        overlap=_like(empty.overlap, document["overlap"]),
-        pairs=_like(empty.pairs, document["device_pairs"]),
+        overlap=rows.like(empty.overlap, document["overlap"], f"{place}overlap"),
+        pairs=rows.like(empty.pairs, document["device_pairs"], f"{place}device_pairs"),
         concurrency=frame(dtypes(empty.concurrency), {"devices": range(len(times)), "time_ps": times}),
     )

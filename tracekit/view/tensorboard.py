@@ -8,6 +8,7 @@ process serves is a temporary directory of links to the trace, because XProf wri
 import importlib.util
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -116,7 +117,8 @@ def _link(mirror: Path, runs: dict[str, list[Path]]) -> None:
 
     A file may change while it is served. Where the server may write elsewhere then, all are copied.
     """
-    is_confined = tensorboard_server.landlock_version() > 0
+    with ThreadPoolExecutor(1) as thread:  # which it leaves confined
+        is_confined = thread.submit(tensorboard_server.confine, str(mirror)).result()
     for run, files in runs.items():
         subdirectory, _, name = run.rpartition("/")
         directory = mirror / subdirectory / "plugins" / "profile" / name

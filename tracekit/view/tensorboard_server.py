@@ -4,7 +4,7 @@ Usage: tensorboard_server.py MIRROR HOST PORT. Prints its address, and serves un
 MIRROR. The plugin reads any directory that a request names, connects to any profiler that a request names, and asks
 nobody who they are (XProf 2.24, profile_plugin.py); so this lets through only what reads the mirror, from a browser
 that was given the address. It writes where names in a trace say: Linux's Landlock lets it write in MIRROR alone, and
-connect to nobody (https://docs.kernel.org/userspace-api/landlock.html; Linux 5.13, for connections 6.7).
+connect to nobody by TCP (https://docs.kernel.org/userspace-api/landlock.html; Linux 5.13, for connections 6.7).
 """
 
 import ctypes
@@ -68,8 +68,8 @@ def landlock_version() -> int:
 
 
 def confine(directory: str) -> bool:
-    """Let this thread, and those that it will start, change files in `directory` alone and connect to nobody; whether
-    the kernel sees to the first."""
+    """Let this thread, and those that it will start, write files in `directory` alone and connect to nobody by TCP;
+    whether the kernel sees to the first."""
     version = landlock_version()
     changes, connects = (sum(bit for first, bit in of.items() if first <= version) for of in (_CHANGES, _CONNECTS))
     rights = _Ruleset(changes, connects)
@@ -149,7 +149,8 @@ def main(mirror: str, host: str, port: str) -> None:
 
 def _launch(mirror: str, host: str, port: str) -> str:
     """Let TensorBoard serve the mirror, confined to it; the address."""
-    confine(mirror)
+    if not confine(mirror) and any(path.is_symlink() for path in Path(mirror).rglob("*")):
+        raise RuntimeError("the kernel does not confine this process, and the trace is not copied")
     from tensorboard import program
     from tensorboard.plugins.core import core_plugin
 

@@ -40,6 +40,11 @@ class KnownBy(StrEnum):
     NOTHING = "nothing"
 
 
+UNNAMED, UNNAMED_KERNEL = "(unnamed)", "unnamed kernel"
+NAMELESS = (UNNAMED, UNNAMED_KERNEL, "")
+"""What work is called whose name is lost."""
+
+
 @dataclass(frozen=True)
 class Classification:
     """What an operation is, the direction it copies in (memcpy only), and what told its kind."""

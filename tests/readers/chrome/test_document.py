@@ -318,13 +318,12 @@ def test_values_of_another_type_than_the_format_has_are_counted(tmp_path, field,
 def test_what_stands_before_the_events_is_searched_once(tmp_path, monkeypatch):
     searched = []
 
-    class Key:
-        def search(self, text, start):
-            searched.append(len(text) - start)
-            return pattern.search(text, start)
+    def search(text, begin):
+        searched.append(len(text) - begin)
+        return its(text, begin)
 
-    pattern = json_text._EVENTS_KEY
-    monkeypatch.setattr(json_text, "_EVENTS_KEY", Key())
+    its = json_text._events_key
+    monkeypatch.setattr(json_text, "_events_key", search)
     monkeypatch.setattr(json_text, "_PIECE_BYTES", 100)
     (tmp_path / "a.json").write_text(
         '{"traceEvents": {"a": ' + '"x", "y": ' * 1000 + '1}, "traceEvents" \n : [{"ph": "X"}]}'
@@ -333,3 +332,28 @@ def test_what_stands_before_the_events_is_searched_once(tmp_path, monkeypatch):
     assert sum(map(len, text.events())) == 1
     assert len(searched) > 50
     assert sum(searched) < 2 * (tmp_path / "a.json").stat().st_size
+
+
+def never(*args):
+    raise AssertionError("what takes long, of a file that is no trace")
+
+
+@pytest.mark.parametrize(
+    ("text", "slow", "reason"),
+    [
+        ('{"a": [%s1]}', (json_text, "_EVENTS_KEY"), "it has no array `traceEvents`"),
+        ('[%s{"a": 1}]', (json_text.Text, "_decode"), "contains no trace events"),
+    ],
+)
+def test_of_other_json_only_the_bytes_of_a_key_are_looked_for(tmp_path, monkeypatch, text, slow, reason):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(*slow, never)
+    with pytest.raises(TraceError, match=reason):
+        load(tmp_path, text % ('{"b": "p"}, ' * 100))
+
+
+@pytest.mark.parametrize("piece", [1, 3, 7, 100])
+def test_the_first_event_of_a_list_may_stand_behind_much_else(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
+    document = load(tmp_path, "[" + '{"a": 1}, ' * 50 + '{"ph": "X", "name": "a", "ts": 1, "pid": 1, "tid": 1}]')
+    assert values_of(document.name)[-1] == "a"

@@ -253,7 +253,7 @@ def _launches(
 def names(document: Document, rows: Rows) -> pd.Categorical:
     """The names of the events `rows`; what has none is called so."""
     names_of_rows = document.name[rows]
-    return categorical([*names_of_rows.categories, "(unnamed)"], names_of_rows.codes.astype(np.int64))
+    return categorical([*names_of_rows.categories, kinds.UNNAMED], names_of_rows.codes.astype(np.int64))
 
 
 def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[_Work]) -> dict[str, pd.Categorical]:

@@ -31,7 +31,7 @@ from tracekit.vocabulary.host_calls import (
     stands_aside,
     sync_call,
 )
-from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.kinds import UNNAMED_KERNEL, Kind
 from tracekit.vocabulary.losses import Loss
 
 Integers = NDArray[np.int64]
@@ -53,7 +53,6 @@ _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId",
 _IDS = ("contextId", "streamId", "correlationId")
 # A kernel's names, the one to take first; ids of StringIds.
 _NAMES = ("demangledName", "shortName", "mangledName", "name")
-_UNNAMED = "unnamed kernel"
 
 # ENUM_CUDA_MEMCPY_OPER: id -> symbol without its prefix, and what each means. Array and device are one memory here.
 _COPY_KINDS = (
@@ -241,7 +240,7 @@ def _kernels(export: Export, table: str) -> Work:
     texts = strings(export, np.concatenate([ids[first] for ids in names]))
     labels = []
     for row in first:
-        name = next((texts[int(ids[row])] for ids in names if texts.get(int(ids[row]))), _UNNAMED)
+        name = next((texts[int(ids[row])] for ids in names if texts.get(int(ids[row]))), UNNAMED_KERNEL)
         labels.append(_what(name, Kind.COMPUTE))
     return _part(columns, which, labels)
 

@@ -370,7 +370,8 @@ def strings(export: Export, ids: NDArray[np.int64]) -> dict[int, str]:
     for at in range(0, len(wanted_ids), _IDS_AT_ONCE):
         chunk = ",".join(map(str, wanted_ids[at : at + _IDS_AT_ONCE]))
         for key, value in export.connection.execute(
-            f"SELECT id, value FROM {parquet_export.STRINGS} WHERE id IN ({chunk}){limit}"
+            "SELECT id, CASE typeof(value) WHEN 'blob' THEN NULL ELSE value END "  # which no name is
+            f"FROM {parquet_export.STRINGS} WHERE id IN ({chunk}){limit}"
         ):
             texts_by_id[key] = decoded(value) or ""
             nulls += value is None
