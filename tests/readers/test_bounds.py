@@ -118,6 +118,17 @@ def test_of_too_many_names_those_with_most_time_stay(tmp_path, monkeypatch, tabl
     )
 
 
+@pytest.mark.parametrize("name", [None, "", ...])
+def test_work_whose_name_is_lost_has_no_kind(tmp_path, name):
+    nameless = event(1, dur=15, name=name)
+    if name is ...:
+        del nameless["name"]
+    trace = read(tmp_path, [event(0), nameless, event(2, cat="gpu_memcpy", name="Memcpy HtoD (Pinned -> Device)")])
+    assert losses_of(trace) == [["kinds", 15_000_000, 25_000_000]]
+    assert "The kind of 15.00 µs of 25.00 µs of work is not known (work whose names are lost)." in trace.notes
+    assert bounds.bounded(trace) is trace
+
+
 def test_devices_and_lanes_behind_the_most_are_lost_and_told(tmp_path, monkeypatch):
     monkeypatch.setattr(bounds, "_MOST_DEVICES", 3)
     monkeypatch.setattr(bounds, "_MOST_LANES", 4)

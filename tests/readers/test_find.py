@@ -182,7 +182,7 @@ TABLE, ARCHIVE = "nvtx_gpu_proj_trace/trace.parquet", zipped("nvtx_gpu_proj_trac
         ("rank0.json", KINETO, {"rank1.json.zst": ZSTD, "rank2.json.xz": XZ, "rank3.json.gz.part": b"x"}),
         (
             "rank0.json.gz",
-            gzip.compress(KINETO),
+            gzip.compress(KINETO, mtime=0),
             {"rank1.json.zst": ZSTD, "rank2.json.bz2": b"BZh9", "worker.trace.json.lz4": XZ},
         ),
         (
@@ -194,7 +194,7 @@ TABLE, ARCHIVE = "nvtx_gpu_proj_trace/trace.parquet", zipped("nvtx_gpu_proj_trac
         (
             "a.sqlite",
             SQLITE,
-            {"b.sqlite.gz": gzip.compress(SQLITE), "c.sqlite.zst": ZSTD, "d.sqlite.7z": b"7z\xbc\xaf"},
+            {"b.sqlite.gz": gzip.compress(SQLITE, mtime=0), "c.sqlite.zst": ZSTD, "d.sqlite.7z": b"7z\xbc\xaf"},
         ),
         (
             "a.zip",
