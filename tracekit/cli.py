@@ -378,6 +378,8 @@ def report(
         if not saved:
             with executors.executor_of(jobs, dask) as executor:
                 timeline = timeline_of(source, run=run, kinds=kinds, strict=strict, executor=executor)
+        if strict and (missing := _missing(timeline, source)):
+            raise TraceError(f"{source}: {missing} Record it again, or report without --strict what is there.")
         result = tracekit.report(
             timeline or source,
             out,
@@ -401,6 +403,14 @@ def report(
     if out or not saved:
         directory = out or default_directory(source, part.name if part else "")
         _tell(f"Wrote {directory}/ ({', '.join(file_names(timeline))})")
+
+
+def _missing(timeline: Any, source: Any) -> str:
+    """Why nothing rests on all of a trace, or of a saved report where no `timeline` is given; "" where it does."""
+    from tracekit.analysis.completeness import completeness
+
+    known = completeness(timeline) if timeline else tracekit.load(source).explanation.completeness
+    return known.rows
 
 
 class _CompareCommand(TyperCommand):

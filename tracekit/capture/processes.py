@@ -51,7 +51,7 @@ def start(command: Sequence[str], count: int) -> int:
         while None in [child.poll() for child in children]:
             if not failed and (failed := _failed(children)):
                 deadline = time.monotonic() + _OTHERS_S
-                _signal(children, signal.SIGINT)  # jax.distributed keeps SIGTERM to itself
+                _signal(children, _ending())
             elif time.monotonic() > deadline:
                 _signal(children, signal.SIGKILL)
             time.sleep(0.05)
@@ -300,7 +300,14 @@ class _Requests:
 
     def _ask(self, children: Sequence["subprocess.Popen[bytes]"]) -> None:
         self._asked |= {child.pid for child in children}
-        _signal(children, signal.SIGINT)
+        _signal(children, _ending())
+
+
+def _ending() -> int:
+    """The signal that lets a child write its trace and end. jax.distributed keeps SIGTERM to itself; of the others,
+    children ignore what this process does, as SIGINT where a shell has put it into the background."""
+    heeded = [number for number in _OF_TERMINAL if signal.getsignal(number) is not signal.SIG_IGN]
+    return heeded[0] if heeded else signal.SIGTERM
 
 
 def _passed_over(*_: object) -> None:

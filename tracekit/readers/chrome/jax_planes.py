@@ -191,7 +191,8 @@ def _labels(document: Document) -> tuple[dict[str, str], dict[str, dict[str, str
         if what == "process_name" and str(args.get("name", "")).startswith("/"):
             processes[pid] = args["name"]
         elif what == "thread_name":
-            threads.setdefault(pid, {})[tid] = str(args.get("name", ""))
+            name = args.get("name")
+            threads.setdefault(pid, {})[tid] = name if isinstance(name, str) else ""
     return processes, threads
 
 

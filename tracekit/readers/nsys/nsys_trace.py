@@ -101,7 +101,7 @@ def _read(path: Path, is_damaged: bool) -> Trace:
         middle = _middle(work, ranges)
         work, ranges = _near(export, middle, work), _near(export, middle, ranges)
         host = machine.host(export)
-        work, all_calls, id_notes = _with_unique_ids(work, _near(export, middle, cuda.calls(export)))
+        work, all_calls, id_notes = _with_unique_ids(export, work, _near(export, middle, cuda.calls(export)))
         cuda.count_lost_tables(export, work, all_calls)
         correlation = all_calls.correlation
         calls = select(all_calls, pd.Index(correlation).isin(work.correlation) & (correlation != MISSING))
@@ -148,7 +148,7 @@ def _read(path: Path, is_damaged: bool) -> Trace:
         )
 
 
-def _with_unique_ids(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
+def _with_unique_ids(export: Export, work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
     """Rows and calls with correlation ids that are unique over the processes, and notes."""
     notes = []
     process, call_process = work.process, calls.process
@@ -160,6 +160,9 @@ def _with_unique_ids(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
         call_process = np.where(call_process == MISSING, owners[0], call_process)
     elif len(callers) and (unowned := int((process == MISSING).sum())):
         notes.append(f"The process of {unowned} device rows is unknown, and with it their launches.")
+        if unowned < len(process):
+            evidence = "device rows whose process is not known, where that of others is"
+            export.lost.append(Lost(Loss.EVENTS, unowned, len(process), evidence))
     order = _processes(process)
     if len(order) > 1:
         pids = ", ".join(str(machine.pid(process_id)) for process_id in order.tolist())

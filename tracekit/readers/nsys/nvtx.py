@@ -104,7 +104,9 @@ def read(export: Export) -> tuple[Ranges, list[str]]:
     columns = integers(export, tables[0], ("start", "end", "globalTid", "textId", "domainId", "eventType"), condition)
     start, end = columns["start"], columns["end"]
     is_open = (start != MISSING) & (end == MISSING)
-    if unended := int(is_open.sum()):
+    if len(end) and "end" not in export.tables[tables[0]]:
+        export.lost.append(Lost(Loss.TABLES, 1, None, f"{tables[0]}.end is missing"))
+    elif unended := int(is_open.sum()):
         notes.append(f"{unended} NVTX ranges without an end were skipped: they were open when the profile ended.")
     good = (start != MISSING) & (end >= start)
     untyped = _untyped(export, tables[0])

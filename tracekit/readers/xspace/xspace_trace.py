@@ -410,10 +410,13 @@ def _strangers(space: XSpace) -> list[Lost]:
 
 
 def _lines(space: XSpace) -> tuple[list[Lost], list[str]]:
-    """The lines of TPU cores that nobody knows, as lost where they may be those of operations or programs, and else in
-    a note."""
+    """The lines of GPUs that have lost their names; and those of TPU cores that nobody knows, as lost where they may be
+    those of operations or programs, and else in a note."""
     lost, skipped = [], []
     for plane, device in _devices(space):
+        nameless = [at for at, line in enumerate(plane.lines) if not line.name]
+        if type_of(device) == "gpu" and (with_work := len(np.unique(plane.line[np.isin(plane.line, nameless)]))):
+            lost.append(Lost(Loss.LINES, with_work, len(plane.lines), f"without a name, of {device}"))
         if type_of(device) == "tpu" and not is_sparse_core(device):
             unknown, is_damage = tpu_plane.unknown_lines(plane)
             if is_damage:
