@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 
 from tests import traces
+from tests.readers.test_rocprof import changed, figures, lost, places
 from tracekit import intervals as iv
+from tracekit import read
+from tracekit.errors import TraceError
 from tracekit.readers import chrome
 from tracekit.readers.chrome import mxnet
 from tracekit.trace import Trace
@@ -38,7 +41,8 @@ class Dump:
 
     def event(self, process: str, ph: str, name: str, time: int, tid: int = WORKER, **more) -> "Dump":
         """One event."""
-        event = {"name": name, "cat": process, "ph": ph, "ts": self.zero + time, "pid": self.process(process)}
+        category = "operator" if re.match("[cg]pu", process) else process
+        event = {"name": name, "cat": category, "ph": ph, "ts": self.zero + time, "pid": self.process(process)}
         self.events.append(event | {"tid": tid} | more)
         return self
 
@@ -129,15 +133,101 @@ def test_an_operator_inside_another_of_its_thread_is_cut_out_of_it(tmp_path):
     ]
 
 
-def test_begins_and_ends_that_do_not_fit_are_left_out_and_noted(tmp_path):
+def test_begins_and_ends_that_do_not_fit_are_lost(tmp_path):
     dump = Dump().event("cpu/0", "E", "a", 1).operator("cpu/0", "a", 2, 4).operator("cpu/0", "b", 7, 5)
     dump.event("cpu/0", "B", "a", 8)
     trace = dump.read(tmp_path)
     assert table(trace.events, "name", "start_ps", "end_ps") == [["a", 1_000_000, 3_000_000]]
-    assert trace.notes == (
-        "2 begin and end events without a counterpart were skipped.",
-        "2 events that end before they begin were skipped.",
-    )
+    assert lost(trace) == {
+        "begins and ends without a counterpart": 2,
+        "ends before their begins, and these": 4,
+    }
+    assert trace.losses["total"].tolist() == [10, 10]
+
+
+# The host spans of `whole`, by their begins' places in the file.
+SPANS = ["DeleteVariable", "MXImperativeInvokeEx", "my event", "my task", "my frame", "mine::pure_python"]
+
+
+def whole() -> dict:
+    """A dump of two contexts with work, an errand, and all that is a host span or none."""
+    dump = Dump(EPOCH_US).operator("cpu/0", "dot", 10, 30).operator("gpu/1", "Convolution", 20, 50, OTHER)
+    dump.operator("gpu/1", "CopyCPU2GPU", 50, 60).operator("cpu/0", "DeleteVariable", 60, 61)
+    dump.pair("MXNET_C_API", "MXImperativeInvokeEx", 5, 9, OTHER, "be").pair("event", "my event", 1, 2)
+    dump.event("MXNET_C_API", "C", "MXNet C API Calls", 5, args={"MXNet C API Calls": 1})
+    dump.pair("training", "my task", 3, 4, ph="be").pair("training,frame", "my frame", 5, 6, ph="()")
+    dump.pair("Custom Operator", "mine::pure_python", 7, 8, ph="be").event("training,instant_marker", "n", "mark", 9)
+    return {"traceEvents": dump.events, "displayTimeUnit": "ms"}
+
+
+def trace_of(tmp_path: Path, document: object) -> Trace:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(document))
+    return read(path)
+
+
+def test_any_one_value_that_is_damaged_costs_itself_and_is_told(tmp_path):
+    """Nothing that changes a figure is silent."""
+    expected = trace_of(tmp_path, whole())
+    assert not len(expected.losses)
+    silent, refused = [], set()
+    for path in filter(None, places(whole())):
+        for value in (..., "damaged", 2**70, -1):
+            try:
+                trace = trace_of(tmp_path, changed(whole(), path, value))
+            except TraceError:
+                refused.add(path)
+                continue
+            if not len(trace.losses) and figures(trace) != figures(expected):
+                silent.append((path, value))
+    assert not silent
+    assert refused == {("traceEvents",)}
+
+
+def test_a_context_whose_name_is_lost_is_no_host_span(tmp_path):
+    document = whole()
+    document["traceEvents"][0]["args"] = None
+    trace = trace_of(tmp_path, document)
+    assert trace.events["name"].tolist() == ["Convolution", "CopyCPU2GPU"]
+    assert trace.spans["name"].tolist() == [name for name in SPANS if name != "DeleteVariable"]
+    assert lost(trace) == {
+        "contexts without a valid name": 1,
+        "operators on contexts without a valid name": 2,
+    }
+    assert trace.losses["what"].tolist() == ["planes", "events"]
+    assert trace.losses["total"].tolist() == [2, 4]
+
+
+def test_where_no_context_has_a_name_the_operators_stand_on_no_device(tmp_path):
+    # MXNet names processes once: of a second dump of one program none has a name.
+    events = [event for event in whole()["traceEvents"] if event["ph"] != "M"]
+    trace = trace_of(tmp_path, {"traceEvents": events})
+    assert sorted(trace.events["name"]) == ["Convolution", "CopyCPU2GPU", "dot"]
+    assert trace.events["device"].unique().tolist() == ["device:?"]
+    assert sorted(trace.spans["name"]) == sorted(SPANS)
+    assert lost(trace) == {"contexts without a valid name": 2}
+
+
+@pytest.mark.parametrize("name", [None, "", 7])
+def test_of_operators_without_a_name_the_kind_is_lost_and_of_threads_a_detail(tmp_path, name):
+    document = whole()
+    for event in document["traceEvents"][1:3]:
+        event["name"] = name
+    for event in document["traceEvents"][7:9]:
+        event["tid"] = None
+    trace = trace_of(tmp_path, document)
+    of_types = {"names, categories, processes or threads of another type": 2} if name == 7 else {}
+    assert lost(trace) == of_types | {
+        "threads of operators and spans": 1,
+        "operators whose names are lost": 20_000_000,
+    }
+    assert trace.losses["what"].tolist()[-2:] == ["details", "kinds"]
+
+
+def test_times_before_the_profile_are_none(tmp_path):
+    trace = Dump().operator("cpu/0", "dot", -5, 5).operator("cpu/0", "exp", 5, 9).read(tmp_path)
+    assert trace.events["name"].tolist() == ["exp"]
+    assert trace.losses["what"].tolist() == ["events", "events"]
 
 
 def test_the_engines_errands_and_the_programs_own_marks_are_spans(tmp_path):

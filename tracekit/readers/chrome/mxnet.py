@@ -14,16 +14,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import intervals as iv
 from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.devices import is_known, type_of, unknown
 from tracekit.readers import losses, nested
 from tracekit.readers.chrome import Dialect, Document
+from tracekit.readers.losses import Lost
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, SPAN_COLUMNS, Trace
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import MXNET_COLLECTIVE, operation
 from tracekit.vocabulary.copies import MXNET_COPY
 from tracekit.vocabulary.host_calls import MXNET_ERRANDS
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.phase_names import span_columns
 
 _YEAR_2000_PS = 946_684_800 * 10**12
@@ -33,6 +36,8 @@ _CATEGORIES = frozenset({"MXNET_C_API", "Device Storage"})
 _CONTEXT_PROCESS = re.compile(r"(cpu|gpu|cpu pinned|cpu shared)/\d*")
 _OPERATOR = "operator"
 _CUSTOM = "Custom Operator"
+# The categories of operators; MXNet 0.11 has but one.
+_OF_OPERATORS = frozenset({_OPERATOR, _CUSTOM, "category"})
 _PYTHON = "::pure_python"
 _CLOSES = {"B": "E", "b": "e", "(": ")"}
 
@@ -40,32 +45,44 @@ _CLOSES = {"B": "E", "b": "e", "(": ")"}
 def read(document: Document, path: Path) -> Trace:
     """The trace in a document that MXNet's profiler wrote at `path`; the host is the file's stem.
 
-    A file without operators on contexts gives those of the process `operator`, whose device is unknown.
+    A file without operators on contexts gives those of the process `operator`, whose device is unknown. Operators of a
+    process that should be a context and has not the name of one are lost.
     """
-    pairs, notes = _pairs(document)
-    process, name = _processes(document, pairs[:, 0]), document.name[pairs[:, 0]]
-    on_context = by_label(process, lambda context: _CONTEXT.fullmatch(context) is not None)
-    repeats = np.asarray(process.isin([_OPERATOR, _CUSTOM])) & ~by_label(name, lambda operator: _PYTHON in operator)
+    pairs, lost = _pairs(document)
+    rows = pairs[:, 0]
+    process, name = _processes(document, rows), document.name[rows]
+    on_context = by_label(process, lambda context: _CONTEXT.fullmatch(context) is not None).astype(bool)
+    of_operators = by_label(document.cat[rows], lambda category: category in _OF_OPERATORS).astype(bool)
+    # Only on contexts are operators B and E.
+    misplaced = of_operators & ~on_context & np.asarray(document.ph[rows] == "B")
+    repeats = (of_operators | np.asarray(process.isin([_OPERATOR, _CUSTOM]))) & ~on_context & ~misplaced
+    repeats &= ~by_label(name, lambda operator: _PYTHON in operator).astype(bool)
     operators = on_context if on_context.any() else repeats
-    errands = operators & by_label(name, lambda operator: _bare(operator) in MXNET_ERRANDS)
+    errands = operators & by_label(name, lambda operator: _bare(operator) in MXNET_ERRANDS).astype(bool)
     work = operators & ~errands
     host = path.name.removesuffix(".gz").removesuffix(".json")
     events = _events(document, host, pairs[work], process[work])
+    spans = _spans(document, host, pairs[errands | ~(on_context | misplaced | repeats)])
+    lost += [
+        *_misplaced(document, rows[on_context], rows[misplaced], int(operators.sum())),
+        *_details(document, rows, events),
+    ]
+    notes = losses.notes(lost)
     if errands.any():
         notes.append(
             f"{errands.sum()} housekeeping operators of the engine (freeing memory, waiting) are host spans, not work."
         )
     if work.any() and not on_context.any():
         notes.append("No operator is recorded on a context: the device of each is unknown.")
-    if not work.any():
+    if not work.any() and not lost:
         notes.append("MXNet recorded no operators: profile_all=True or profile_imperative=True records them.")
     unix_ns = document.base_ps // 1000 if document.base_ps > _YEAR_2000_PS else None
     return Trace(
         events=events,
-        spans=_spans(document, host, pairs[errands | ~(on_context | repeats)]),
+        spans=spans,
         devices=_devices(events, host),
         hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [unix_ns]}),
-        losses=losses.table(host, document.lost),
+        losses=losses.table(host, [*document.lost, *lost]),
         notes=(*document.notes, *notes, *_event_notes(events)),
         source=str(path),
         format="mxnet",
@@ -78,15 +95,17 @@ def _processes(document: Document, rows: NDArray[np.int64]) -> pd.Categorical:
     return categorical([*names, ""], document.pid.codes[rows])
 
 
-def _pairs(document: Document) -> tuple[NDArray[np.int64], list[str]]:
-    """The rows (begin, end) of every pair, shape (n, 2), in the order of their begins, and notes.
+def _pairs(document: Document) -> tuple[NDArray[np.int64], list[Lost]]:
+    """The rows (begin, end) of every pair, shape (n, 2), in the order of their begins, and the events that are lost.
 
     An end closes the last open begin of its process, thread and name: the file's order tells, not time, since
     asynchronous operators overlap on the thread that reports them done.
     """
     sides = {text: (at, step) for at, (a, b) in enumerate(_CLOSES.items()) for text, step in ((a, 1), (b, -1))}
     kind, step = by_label(document.ph, lambda text: sides.get(text, (0, 0)), (0, 0)).T
-    rows = np.flatnonzero((step != 0) & document.timed)
+    # MXNet counts microseconds from a moment before the profile.
+    timed = document.timed & (document.start_ps >= max(-document.base_ps, 0))
+    rows = np.flatnonzero((step != 0) & timed)
     key = distinct(kind[rows], document.pid.codes[rows], document.tid.codes[rows], document.name.codes[rows])[0]
     order = np.argsort(key, kind="stable")
     rows, key, way = rows[order], key[order], step[rows[order]]
@@ -100,12 +119,42 @@ def _pairs(document: Document) -> tuple[NDArray[np.int64], list[str]]:
     pairs = np.column_stack([rows[a[is_pair]], rows[b[is_pair]]])
     pairs = pairs[np.argsort(pairs[:, 0])]
     backwards = document.start_ps[pairs[:, 1]] < document.start_ps[pairs[:, 0]]
-    notes = []
-    if alone := len(rows) - 2 * len(pairs):
-        notes.append(f"{alone} begin and end events without a counterpart were skipped.")
-    if backwards.any():
-        notes.append(f"{backwards.sum()} events that end before they begin were skipped.")
-    return pairs[~backwards], notes
+    # MXNet writes both events of a pair at once, when it has ended: also where a profile starts or stops none is alone.
+    reasons = {
+        "begins and ends without a time": int(((step != 0) & ~timed & ~document.far).sum()),
+        "without a phase": int(document.phaseless.sum()),
+        "begins and ends without a counterpart": len(rows) - 2 * len(pairs),
+        "ends before their begins, and these": 2 * int(backwards.sum()),
+    }
+    total = int(((step != 0) | document.phaseless).sum())
+    return pairs[~backwards], [Lost(Loss.EVENTS, count, total, reason) for reason, count in reasons.items() if count]
+
+
+def _misplaced(document: Document, placed: NDArray[np.int64], misplaced: NDArray[np.int64], read: int) -> list[Lost]:
+    """What is lost of the operators that begin in the rows `misplaced`, whose processes are no contexts; `placed` are
+    on contexts, and `read` how many are read: where none is on a context, their repeats stand for them."""
+    if not len(misplaced):
+        return []
+    nameless, named = (len(np.unique(document.pid.codes[rows])) for rows in (misplaced, placed))
+    lost = [Lost(Loss.PLANES, nameless, nameless + named, "contexts without a valid name")]
+    total = len(placed) + len(misplaced)
+    if read < total:
+        lost.append(Lost(Loss.EVENTS, total - read, total, "operators on contexts without a valid name"))
+    return lost
+
+
+def _details(document: Document, rows: NDArray[np.int64], events: pd.DataFrame) -> list[Lost]:
+    """What is lost of the pairs that begin in `rows` and are read, and of the `events` among them."""
+    lost = []
+    if threadless := int(np.asarray(document.tid[rows].isna()).sum()):
+        lost.append(Lost(Loss.DETAILS, threadless, len(rows), "threads of operators and spans"))
+    # A name without a letter is that of no operator: it is absent, or a number.
+    nameless = by_label(events["name"].array, lambda name: not any(map(str.isalpha, name)), True).astype(bool)
+    if nameless.any():
+        time_ps = (events["end_ps"] - events["start_ps"]).to_numpy(np.int64)
+        of = iv.sum_exactly(time_ps[nameless]), iv.sum_exactly(time_ps)
+        lost.append(Lost(Loss.KINDS, *of, "operators whose names are lost"))
+    return lost
 
 
 def _device(context: str) -> str:
