@@ -254,7 +254,7 @@ def mutated_directory(chance: random.Random, content: bytes) -> bytes:
     changed = io.BytesIO()
     with zipfile.ZipFile(changed, "w", chance.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
         for member, data in members.items():
-            archive.writestr(member, data)
+            archive.writestr(zipfile.ZipInfo(member), data, archive.compression)
     return changed.getvalue()
 
 
@@ -358,7 +358,7 @@ def _nsys_parquet() -> bytes:
     content = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(content, "w") as archive:
         for file in sorted(as_parquet(DATA / "generated" / "gpu.sqlite", Path(folder) / "a").iterdir()):
-            archive.writestr(file.name, file.read_bytes())
+            archive.writestr(zipfile.ZipInfo(file.name), file.read_bytes(), archive.compression)
     return content.getvalue()
 
 

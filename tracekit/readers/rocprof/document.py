@@ -239,7 +239,9 @@ def _all(path: Path) -> tuple[list[Process], list[Lost]]:
         except json_repair.BROKEN:
             text = attempt
     repaired, why = json_repair.whole(text)
-    lost = _cut(cut or why)
+    lost = _cut(cut)
+    if why and not cut:  # of a text with an end it is known how much is not read
+        lost.append(Lost(Loss.BYTES, max(len(text) - len(repaired), 1), len(text), why))
     if zeros := text.count(0):  # a part of the file that was never written
         lost.append(Lost(Loss.BYTES, zeros, len(text), "zeros in place of what stood there"))
     if repaired != text and not lost:
