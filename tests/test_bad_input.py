@@ -264,6 +264,31 @@ def test_damage_is_told_by_every_command_that_reads_a_trace_and_with_strict_refu
     assert {*tmp_path.rglob("*")} == there
 
 
+def test_a_line_of_json_without_a_name_is_lost_and_strict_refuses_what_the_report_withholds(cli, tmp_path):
+    document = json.loads(gzip.decompress(traces.path("generated/gpu.trace.json.gz").read_bytes()))
+    path, out = tmp_path / "t.trace.json", tmp_path / "out"
+    for event in document["traceEvents"]:
+        if event.get("name") == "thread_name" and event["args"]["name"].startswith("Stream #13"):
+            event["args"]["name"] = None
+    path.write_text(json.dumps(document))
+    assert "lines of planes could not be read (without a name, of gpu:0)" in sentence_of(cli("read", path, "--strict"))
+    assert cli("report", path, "--out", out)[0] == 0
+    assert "could not be read" in sentence_of(cli("report", out, "--strict"))
+
+
+def test_where_kinds_are_lost_no_face_counts_them(cli, tmp_path):
+    rows = [
+        {"ph": "X", "cat": "kernel", "ts": at, "dur": 5, "pid": 0, "tid": 7, "args": {"device": 0, "stream": 7}}
+        for at in (10, 20)
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": rows}))
+    code, out, _, _ = cli("report", tmp_path / "t.json", "--out", tmp_path / "out", "--json")
+    assert code == 0
+    (device,) = json.loads(out)["devices"]
+    assert {kind["events"] for kind in device["kinds"].values()} == {None}
+    assert json.loads(out)["completeness"]["losses"][0]["what"] == "kinds"
+
+
 def test_a_wall_of_which_the_end_is_missing_holds_no_bound(cli, tmp_path):
     rows = [
         {

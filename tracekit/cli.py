@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from contextvars import copy_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import tracekit
-from tracekit.errors import CaptureError, TraceError, TracekitError, fault
+from tracekit.errors import ANEW, CaptureError, TraceError, TracekitError, fault, on_damage
 from tracekit.export import FORMATS, FRAMES, PERFETTO
 from tracekit.remote import base_name, child, parent, place
 from tracekit.version import __version__
@@ -105,7 +104,7 @@ def main() -> None:
     """Run the command line; a user's mistake becomes one sentence on stderr and the error's exit code."""
     try:
         try:
-            copy_context().run(app)  # what a command heeds ends with it
+            app()
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -146,12 +145,11 @@ def _tell(sentence: str) -> None:
 def _heed_damage(strict: bool) -> None:
     """Tell of each trace that is damaged when it is read, or with `strict` refuse it; `report` and `read` print what is
     missing themselves."""
-    from tracekit import readers
 
     def refuse(sentence: str) -> None:
-        raise TraceError(f"{sentence} {readers.ANEW}")
+        raise TraceError(f"{sentence} {ANEW}")
 
-    readers.on_damage.set(refuse if strict else lambda sentence: _tell(f"tracekit: {sentence}"))
+    on_damage.set(refuse if strict else lambda sentence: _tell(f"tracekit: {sentence}"))
 
 
 def _environment(error: OSError) -> str:
@@ -177,7 +175,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    on_damage.set(lambda sentence: None)  # that of a command before, where this process had one
 
 
 class _CaptureCommand(TyperCommand):

@@ -1,6 +1,12 @@
 """The errors a user can meet; each message says what happened, where, and what to do next."""
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
+
+on_damage: ContextVar[Callable[[str], object]] = ContextVar("on_damage", default=lambda sentence: None)
+"""Is called with a sentence on each trace that is damaged when it is read; what it raises ends that."""
+ANEW = "Copy its files again, or read without strict what is whole."
 
 _PACKAGE = Path(__file__).parent
 

@@ -110,7 +110,10 @@ def test_a_number_of_processes_that_is_none_is_one_sentence(tmp_path, processes)
     assert "Traceback" not in err
 
 
-def test_a_request_to_end_that_comes_while_the_processes_start_is_theirs(tmp_path):
+@pytest.mark.parametrize(
+    ("where", "ended_by"), [("at a terminal", signal.SIGINT), ("in the background", signal.SIGHUP)], ids=str
+)
+def test_a_request_to_end_that_comes_while_the_processes_start_is_theirs(tmp_path, where, ended_by):
     script = write(
         tmp_path,
         "s.py",
@@ -124,18 +127,19 @@ def test_a_request_to_end_that_comes_while_the_processes_start_is_theirs(tmp_pat
             begin(child, *args, **named)
             os.kill(os.getpid(), signal.SIGTERM)
 
+        signal.signal(signal.SIGINT, signal.SIG_IGN if sys.argv[1] == "in the background" else signal.SIG_DFL)
         subprocess.Popen.__init__ = begun
         print(processes.call([sys.executable, "-c", "import time; time.sleep(100)"]))
         """,
     )
     done = subprocess.run(
-        [sys.executable, script],
+        [sys.executable, script, where],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert (done.stdout, done.returncode) == (f"{128 + signal.SIGINT}\n", 0), done.stderr
+    assert (done.stdout, done.returncode) == (f"{128 + ended_by}\n", 0), done.stderr
 
 
 def test_the_workload_of_several_processes_is_read_as_one_trace(tmp_path):

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
@@ -20,7 +19,7 @@ import msgspec
 
 from tracekit import executors, remote
 from tracekit.columns import concat, constant, frame, records
-from tracekit.errors import TraceError, TracekitError, fault
+from tracekit.errors import ANEW, TraceError, TracekitError, fault, on_damage
 from tracekit.files import path_of
 from tracekit.readers import capture_facts, chrome, device_clocks, find, formats, losses, merge, summary
 from tracekit.readers.bounds import bounded
@@ -34,10 +33,6 @@ from tracekit.vocabulary import rules
 from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters
 
 T = TypeVar("T")
-
-ANEW = "Copy its files again, or read without strict what is whole."
-on_damage: ContextVar[Callable[[str], object]] = ContextVar("on_damage", default=lambda sentence: None)
-"""Is called with a sentence on each trace that is damaged when it is read; what it raises ends that."""
 
 # What Python and libraries raise of bytes, texts and numbers that are not as they should be; others are mistakes here.
 _OF_DAMAGE = (

@@ -82,7 +82,8 @@ def test_rows_without_a_device_stand_on_no_device_that_is_counted(read):
     trace = read(tables)
     assert trace.events["device"].tolist() == ["gpu:?"]
     assert timeline_of(trace).unions.devices == {}
-    assert trace.notes == ("The GPU of 1 rows is unknown: they count in no device.",)
+    assert trace.notes[1:] == ("The GPU of 1 rows is unknown: they count in no device.",)
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 1]]
 
 
 def test_negative_times_are_before_the_sessions_start(read):

@@ -187,6 +187,15 @@ def test_rows_that_name_no_process_among_several_have_no_launch(read):
     trace = read(tables.without("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"))
     assert len(trace.launches) == 0
     assert trace.notes == ("The process of 1 device rows is unknown, and with it their launches.",)
+    assert not len(trace.losses)  # as of an export that tells none
+
+
+@pytest.mark.parametrize("process", [7, 8])
+def test_rows_that_name_no_process_where_others_do_are_lost(read, process):
+    tables = Tables().call("launch", 0, 1, 5).call("launch", 0, 1, 5, process=8)
+    tables.kernel("k", 50, 60, correlationId=5).kernel("k", 70, 80).kernel("k", 90, 95, process=process)
+    tables.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["globalPid"] = None
+    assert read(tables).losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 3]]
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -45,6 +45,13 @@ def test_marks_are_no_ranges_and_ranges_that_never_ended_are_noted(read):
     assert trace.notes == ("1 NVTX ranges without an end were skipped: they were open when the profile ended.",)
 
 
+def test_ranges_of_a_table_without_ends_are_lost(read):
+    trace = read(Tables().kernel("k", 0, 1).range("ok", 3, 4).without("NVTX_EVENTS", "end"))
+    assert rows(trace.losses, "what", "lost", "total", "evidence") == [
+        ["tables", 1, None, "NVTX_EVENTS.end is missing"]
+    ]
+
+
 def test_ranges_without_a_type_a_valid_time_or_a_thread_are_counted(read):
     tables = Tables().kernel("k", 5, 6).range("r", 1, 2).range("a", 1, 2, kind=None).range("b", 1, 2, kind="x")
     tables.range("c", None, 4).range("d", 4, 3).range("open", 4, None)

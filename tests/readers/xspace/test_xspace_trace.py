@@ -196,6 +196,15 @@ def test_a_value_of_another_wire_type_is_counted(tmp_path, monkeypatch, loop, pl
     assert any("could not be read" in note or "1 events damaged" in note for note in trace.notes)
 
 
+def test_a_line_of_a_gpu_without_a_name_is_lost(tmp_path):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 1, 7).event("", "l", 9, 7)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text()))
+    assert trace.events["name"].tolist() == ["k"]
+    assert trace.losses[["what", "lost", "total", "evidence"]].to_numpy().tolist() == [
+        ["lines", 1, 2, "without a name, of gpu:0"]
+    ]
+
+
 def test_times_count_from_the_start_of_the_profile_whose_unix_time_is_that_of_the_host(tmp_path):
     text = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 20, 1).text(line_stamp_ns=300)
     session = PlaneText("Task Environment", profile_start_time=5 * 10**18, profile_stop_time=6 * 10**18)

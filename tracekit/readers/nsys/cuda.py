@@ -141,7 +141,8 @@ def work(export: Export) -> tuple[Work, list[str]]:
         rows = replace(rows, device=np.where(no_number, MISSING, rows.device))
     _count_wide(export, rows.correlation, "device rows")
     if unplaced := int((rows.device == MISSING).sum()):
-        export.lost.append(Lost(Loss.EVENTS, unplaced, len(rows.device), "device rows whose GPU is not known"))
+        if others := unplaced - count:
+            export.lost.append(Lost(Loss.EVENTS, others, len(rows.device), "device rows whose GPU is not known"))
         notes.append(f"The GPU of {unplaced} rows is unknown: they count in no device.")
     return rows, notes
 

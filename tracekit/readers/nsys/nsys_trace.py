@@ -158,7 +158,7 @@ def _with_unique_ids(export: Export, work: Work, calls: Calls) -> tuple[Work, Ca
         process = np.where(process == MISSING, callers[0], process)
     elif len(owners) == 1:
         call_process = np.where(call_process == MISSING, owners[0], call_process)
-    elif len(callers) and (unowned := int((process == MISSING).sum())):
+    if len(callers) > 1 and (unowned := int((process == MISSING).sum())):
         notes.append(f"The process of {unowned} device rows is unknown, and with it their launches.")
         if unowned < len(process):
             evidence = "device rows whose process is not known, where that of others is"
