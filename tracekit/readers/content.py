@@ -97,6 +97,8 @@ def description(path: Path) -> str:
         return "a Perfetto trace; give the file that it was converted from"
     if beginning.is_sqlite:
         return "a gzipped SQLite file; decompress it with gunzip"
+    if beginning.gzipped and beginning.head.startswith(b"PK\x03\x04"):
+        return "a gzipped zip archive; decompress it with gunzip"
     if beginning.head.startswith(b"PK\x03\x04") and not zipfile.is_zipfile(path):
         return "a zip archive that is cut off or damaged; copy it again, in binary mode"
     for magic, name in _OTHER_FORMATS:

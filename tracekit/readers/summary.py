@@ -105,7 +105,7 @@ class _Manifest(msgspec.Struct):
 
 def is_summary(content: Content, sure: bool) -> bool:
     """Whether a file is a summary."""
-    return content.head.startswith(_ZIP) and content.head[_NAME_AT:].startswith(_MANIFEST.encode())
+    return not content.gzipped and content.head.startswith(_ZIP) and content.head[_NAME_AT:].startswith(_MANIFEST.encode())
 
 
 def to_bytes(host: HostTrace) -> bytes:
