@@ -105,7 +105,8 @@ class _Manifest(msgspec.Struct):
 
 def is_summary(content: Content, sure: bool) -> bool:
     """Whether a file is a summary."""
-    return not content.gzipped and content.head.startswith(_ZIP) and content.head[_NAME_AT:].startswith(_MANIFEST.encode())
+    head = b"" if content.gzipped else content.head
+    return head.startswith(_ZIP) and head[_NAME_AT:].startswith(_MANIFEST.encode())
 
 
 def to_bytes(host: HostTrace) -> bytes:
@@ -307,18 +308,8 @@ def _host(archive: zipfile.ZipFile, manifest: _Manifest, files: unpacking.Parque
             if column not in data:
                 data[column] = _text(column, np.full(table.num_rows, -1), its_texts)
         frames[name] = frame(columns, data, table.num_rows)
-    lost = (
-        [
-            Lost(
-                Loss.DETAILS,
-                len(absent),
-                None,
-                f"the summary of {Path(manifest.source).name} lacks {', '.join(absent)}",
-            )
-        ]
-        if absent
-        else []
-    )
+    evidence = f"the summary of {Path(manifest.source).name} lacks {', '.join(absent)}"
+    lost = [Lost(Loss.DETAILS, len(absent), None, evidence)] if absent else []
     if lost:
         host = next(iter(frames["hosts"]["host"]), "") if "hosts" in frames else ""
         told = losses.table(host, lost)
@@ -384,9 +375,8 @@ def _text(name: str, codes: Column, texts: pa.Array) -> pd.Categorical:
     """The column `name` that has the texts of these numbers, null where one is -1."""
     if len(codes) and codes.min() < -1:
         raise ValueError("a number of no text")
-    if len(texts) > max(
-        len(codes), _MOST_UNUSED if name in _SHARED else _FEW_TEXTS
-    ):  # those of no row would take more than all rows do
+    most_unused = _MOST_UNUSED if name in _SHARED else _FEW_TEXTS
+    if len(texts) > max(len(codes), most_unused):  # those of no row would take more than all rows do
         used = rising(codes[codes >= 0])
         texts, codes = texts.take(pa.array(used)), np.where(codes < 0, -1, np.searchsorted(used, codes))
     if len(texts) <= _FEW_TEXTS:
