@@ -916,6 +916,11 @@ def test_a_kernel_without_a_process_makes_no_second_device(tmp_path):
     assert set(trace_of(tmp_path, *events).events["device"]) == {"gpu:0"}
 
 
+def test_work_of_a_process_whose_number_is_none_is_told(tmp_path):
+    trace = trace_of(tmp_path, kernel("k", 0, 5), kernel("l", 6, 5) | {"pid": -5})
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 2]]
+
+
 def test_of_a_cut_file_of_a_gpu_machine_nothing_is_the_work_of_a_cpu(tmp_path):
     document = {"deviceProperties": [{"id": 0}], "traceEvents": [event("cpu_op", "aten::mm", 0, 5)]}
     path = tmp_path / "t.json"

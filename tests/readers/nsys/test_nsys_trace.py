@@ -191,10 +191,11 @@ def test_rows_that_name_no_process_among_several_have_no_launch(read):
 
 
 @pytest.mark.parametrize("process", [7, 8])
-def test_rows_that_name_no_process_where_others_do_are_lost(read, process):
+@pytest.mark.parametrize("none", [None, 0, -5])
+def test_rows_that_name_no_process_where_others_do_are_lost(read, process, none):
     tables = Tables().call("launch", 0, 1, 5).call("launch", 0, 1, 5, process=8)
     tables.kernel("k", 50, 60, correlationId=5).kernel("k", 70, 80).kernel("k", 90, 95, process=process)
-    tables.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["globalPid"] = None
+    tables.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["globalPid"] = none
     assert read(tables).losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 3]]
 
 

@@ -196,8 +196,9 @@ def test_a_value_of_another_wire_type_is_counted(tmp_path, monkeypatch, loop, pl
     assert any("could not be read" in note or "1 events damaged" in note for note in trace.notes)
 
 
-def test_a_line_of_a_gpu_without_a_name_is_lost(tmp_path):
-    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 1, 7).event("", "l", 9, 7)
+@pytest.mark.parametrize("name", ["", "Stre\x01m #2", "\ufffd"])
+def test_a_line_of_a_gpu_without_a_name_is_lost(tmp_path, name):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 1, 7).event(name, "l", 9, 7)
     trace = read(write(tmp_path / "h.xplane.pb", plane.text()))
     assert trace.events["name"].tolist() == ["k"]
     assert trace.losses[["what", "lost", "total", "evidence"]].to_numpy().tolist() == [

@@ -132,6 +132,9 @@ def read(document: Document, path: Path) -> Trace:
             "were offset by a multiple of 2^32."
         )
     work_rows = np.flatnonzero(whole_work)
+    of_no_process = by_label(document.pid[work_rows], lambda process: process.startswith("-")).astype(bool)
+    if count := int(of_no_process.sum()):
+        damaged.append(Lost(Loss.EVENTS, count, len(work_rows), "work of processes whose numbers are none"))
     events, launch, lost_of_work = kineto_work.read(document, host, work_rows, annotations, calls, ids)
     damaged += lost_of_work
     notes += [*kineto_devices.taken(document, work_rows, events["device"].array), *skipped]

@@ -343,6 +343,7 @@ def calls(export: Export) -> Calls:
     valid = (start != MISSING) & (end >= start)
     if invalid := int((~valid).sum()):
         export.lost.append(Lost(Loss.EVENTS, invalid, len(valid), "calls of CUDA without a valid time"))
+    thread = np.where(thread <= 0, MISSING, thread)
     if unthreaded := int((thread == MISSING).sum()):
         export.lost.append(Lost(Loss.DETAILS, unthreaded, len(thread), "threads of the calls of CUDA"))
     _count_wide(export, correlation, "the calls of CUDA")

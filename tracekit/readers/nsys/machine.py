@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.devices import unknown
+from tracekit.devices import MOST_NUMBER, unknown
 from tracekit.readers.losses import Lost
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, rows, strings
 from tracekit.vocabulary.losses import Loss
@@ -43,8 +43,8 @@ class Gpu:
 
 
 def process_of(serialized: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The process (with hardware and VM) of each serialized process or thread id; MISSING stays."""
-    return np.where(serialized == MISSING, MISSING, serialized >> _TID_BITS)
+    """The process (with hardware and VM) of each serialized process or thread id; MISSING of what is none."""
+    return np.where(serialized <= 0, MISSING, serialized >> _TID_BITS)
 
 
 def pid(process: int) -> int:
@@ -188,7 +188,7 @@ def _identities(export: Export) -> dict[tuple[object, object], tuple[object, ...
     without_uuid = {gpu for _, _, gpu, uuid in mappings if not uuid}
     damaged = 0
     for process, device, gpu, uuid in mappings:
-        if isinstance(process, int) and isinstance(device, int) and isinstance(gpu, int):
+        if isinstance(process, int) and isinstance(device, int) and isinstance(gpu, int) and 0 <= gpu < MOST_NUMBER:
             identities[process, device] = ("gpu", gpu, None if gpu in without_uuid else uuid)
         else:
             damaged += None not in (process, device, gpu)

@@ -318,7 +318,7 @@ def _fields(export: Export) -> _Fields:
         values = [next(iter(value_set)) for value_set in candidates if len(value_set) == 1]
         if len(values) == len(candidates) and isinstance(domain, int) and isinstance(schema, int):
             size, at, group_at = (value if isinstance(value, int) else 0 for value in values)
-            if min(at, group_at) >= 0 and max(at, group_at) <= size - 8:
+            if min(at, group_at) >= 0 and max(at, group_at) <= size - 8 and abs(at - group_at) >= 8:
                 fields[domain, schema] = (size, at, group_at)
             else:
                 outside += size >= 8

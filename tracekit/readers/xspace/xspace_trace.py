@@ -56,6 +56,8 @@ _SPARSE_CORE = re.compile(r"/device:TPU:(\d+) SparseCore(?: ([a-zA-Z]+))? (\d+)"
 _PLANE = re.compile(r"/device:(?!GPU:(?!\d+$))|/host:|#|/custom:|(?:Host CPUs|Syscalls|Task Environment)$")
 _OTHER_HOST = re.compile(r"/host:(?!CUPTI|ROCTRACER|metadata|tfstreamz|python-tracer|TPU|__)")
 _ALMOST = re.compile(r"device|host|[cgt]pu", re.IGNORECASE)
+# Bytes that are no UTF-8 (protobuf_decoder), and what no profiler calls anything by.
+_NO_TEXT = re.compile(r"\\x[0-9a-f]{2}|[\x00-\x1f\ufffd]")
 _REPLICA = re.compile(r"(?:^|[/_])replica_(\d{1,4})/")
 _SESSION = "Task Environment"
 _HOST = "/host:CPU"
@@ -414,7 +416,7 @@ def _lines(space: XSpace) -> tuple[list[Lost], list[str]]:
     those of operations or programs, and else in a note."""
     lost, skipped = [], []
     for plane, device in _devices(space):
-        nameless = [at for at, line in enumerate(plane.lines) if not line.name]
+        nameless = [at for at, line in enumerate(plane.lines) if not line.name or _NO_TEXT.search(line.name)]
         if type_of(device) == "gpu" and (with_work := len(np.unique(plane.line[np.isin(plane.line, nameless)]))):
             lost.append(Lost(Loss.LINES, with_work, len(plane.lines), f"without a name, of {device}"))
         if type_of(device) == "tpu" and not is_sparse_core(device):
@@ -431,7 +433,7 @@ def _is_almost(plane: Plane) -> bool:
     """Whether the name of a plane is damaged: those of planes that others may add are not, which hold no device."""
     if _PLANE.match(plane.name):
         return False
-    is_like_one = not plane.name or _ALMOST.search(plane.name) is not None
+    is_like_one = not plane.name or _NO_TEXT.search(plane.name) or _ALMOST.search(plane.name) is not None
     return is_like_one and (len(plane) > 0 or plane.name.startswith("/device:"))
 
 
