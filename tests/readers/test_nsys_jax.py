@@ -219,6 +219,12 @@ def test_of_a_lost_program_thunks_have_the_kinds_that_their_names_say_and_no_sha
     )
 
 
+@pytest.mark.parametrize("parent", [77, -5])
+def test_a_range_in_one_that_is_not_there_is_told(tmp_path, parent):
+    trace = read(archive(tmp_path / "a.zip", put("ParentId", 4, parent)))
+    assert losses(trace)[0] == ["events", 1, 7, "ranges in others that are not there"]
+
+
 def test_thunks_of_a_program_whose_range_is_lost_have_no_kinds_where_programs_tell_them(tmp_path):
     ranges = put("Name", 2, None)
     trace = read(archive(tmp_path / "a.zip", ranges, dumps=[(DUMP.replace("0040", "0041"), b"")]))

@@ -487,7 +487,11 @@ def _ranges(table: ParquetTable, lost: list[Lost]) -> _Ranges:
     if count := int((good & rows[[*_IDS]].isna().any(axis=1).to_numpy(bool)).sum()):
         lost.append(Lost(Loss.DETAILS, count, total, "threads of ranges"))
     parent = pd.Index(ids[good]).get_indexer(rows["ParentId"].to_numpy(np.int64, na_value=-1))
-    parent[rows["ParentId"].isna().to_numpy(bool)] = -1
+    has_parent = rows["ParentId"].notna().to_numpy(bool)
+    # Where ranges are lost, these are what others lie in.
+    if (good | ~is_range).all() and (count := int((good & has_parent & (parent < 0)).sum())):
+        lost.append(Lost(Loss.EVENTS, count, total, "ranges in others that are not there"))
+    parent[~has_parent] = -1
     kept = rows.assign(**{"has host": has_host})[good].set_index(ids[good])
     holds_lost = _around(kept["Name"], parent, rows["Name"].where(is_range & ~good, ""))
     return _Ranges(kept, parent[good], holds_lost, total)

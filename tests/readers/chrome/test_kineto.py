@@ -916,6 +916,26 @@ def test_a_kernel_without_a_process_makes_no_second_device(tmp_path):
     assert set(trace_of(tmp_path, *events).events["device"]) == {"gpu:0"}
 
 
+@pytest.mark.parametrize(
+    ("head", "key"),
+    [
+        ({"distributedInfo": 7}, "distributedInfo"),
+        ({"distributedInfo": {"rank": "x", "world_size": 2}}, "rank"),
+        ({"distributedInfo": {"rank": 0, "world_size": -5}}, "world_size"),
+        ({"distributedInfo": {"rank": 2, "world_size": 2}}, "rank beside world_size"),
+        ({"deviceProperties": 7}, "deviceProperties"),
+        ({"baseTimeNanoseconds": "x"}, "baseTimeNanoseconds"),
+        ({"baseTimeNanoseconds": -5}, "baseTimeNanoseconds"),
+        ({"distributedInfo": {"rank": 1, "world_size": 2}, "baseTimeNanoseconds": 10**18}, None),
+    ],
+)
+def test_a_head_that_is_damaged_is_told(tmp_path, head, key):
+    trace = trace_of(tmp_path, kernel("k", 0, 5), **head)
+    assert len(trace.events) == 1
+    expected = [] if key is None else [["details", 1, f"{key} of the file's head"]]
+    assert trace.losses[["what", "lost", "evidence"]].to_numpy().tolist() == expected
+
+
 def test_work_of_a_process_whose_number_is_none_is_told(tmp_path):
     trace = trace_of(tmp_path, kernel("k", 0, 5), kernel("l", 6, 5) | {"pid": -5})
     assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 2]]

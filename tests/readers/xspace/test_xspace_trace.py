@@ -196,6 +196,14 @@ def test_a_value_of_another_wire_type_is_counted(tmp_path, monkeypatch, loop, pl
     assert any("could not be read" in note or "1 events damaged" in note for note in trace.notes)
 
 
+def test_a_stat_whose_name_is_lost_is_counted_where_events_have_it(tmp_path):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 1, 7, correlation_id=3)
+    text = plane.text()
+    assert not len(read(write(tmp_path / "h.xplane.pb", text)).losses)
+    trace = read(write(tmp_path / "i.xplane.pb", text.replace('name: "correlation_id"', 'name: ""')))
+    assert trace.losses[["what", "lost"]].to_numpy().tolist() == [["details", 1]]
+
+
 @pytest.mark.parametrize("name", ["", "Stre\x01m #2", "\ufffd"])
 def test_a_line_of_a_gpu_without_a_name_is_lost(tmp_path, name):
     plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 1, 7).event(name, "l", 9, 7)

@@ -90,6 +90,9 @@ class _Numbered(msgspec.Struct):
     number: Any = msgspec.field(name="Ev Idx", default=None)
 
 
+# The keys beside the events that are no numbers or texts; and what no rank, number of ranks or time is as large as.
+_HEAD: dict[str, type] = {"distributedInfo": dict, "deviceProperties": list}
+_MOST_OF_HEAD = 1 << 62
 _UNTIMED = "kernels, copies or memsets without a valid time"
 
 
@@ -105,6 +108,7 @@ def read(document: Document, path: Path) -> Trace:
     complete = np.asarray(document.ph == "X") & document.timed
     valid = complete & document.has_duration & (document.duration_ps >= 0)
     work, damaged, skipped = kineto_devices.work(document)
+    damaged += _of_head(document)
     whole_work = valid & work
     # Work is written as complete events: what has another phase, or none, lost it.
     is_work = work & (np.asarray(document.ph.isin(["X", "B"])) | document.phaseless)
@@ -198,6 +202,19 @@ def read(document: Document, path: Path) -> Trace:
         source=str(path),
         format="kineto",
     )
+
+
+def _of_head(document: Document) -> list[Lost]:
+    """What is damaged of the keys beside the events: of another type, or no number that it may have."""
+    head, job = document.head, document.head.get("distributedInfo")
+    bad = [key for key, kind in _HEAD.items() if head.get(key) is not None and not isinstance(head[key], kind)]
+    numbers = {"baseTimeNanoseconds": head.get("baseTimeNanoseconds")}
+    numbers |= {key: job.get(key) for key in ("rank", "world_size")} if isinstance(job, dict) else {}
+    known = {key: whole(value) for key, value in numbers.items() if value is not None}
+    bad += [key for key, number in known.items() if number is None or not 0 <= number < _MOST_OF_HEAD]
+    if not bad and (known.get("rank") or 0) >= (known.get("world_size") or _MOST_OF_HEAD):
+        bad.append("rank beside world_size")
+    return [Lost(Loss.DETAILS, 1, None, f"{key} of the file's head") for key in bad]
 
 
 def _host(document: Document, path: Path) -> tuple[str, list[str]]:

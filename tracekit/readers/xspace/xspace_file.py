@@ -609,11 +609,13 @@ def _entries(file: _File, spans: NDArray[np.int64]) -> tuple[_Entries, int]:
 
 
 def _stat_names(buf: Any, entries: _Entries) -> tuple[dict[int, str], int]:
-    """The name of each stat by its id, and how many are damaged."""
-    with suppress(protobuf.Broken):
-        return {key: _stat_name(buf, entries, key) for key in entries.places}, 0
-    pairs, bad = _whole(lambda key: (key, _stat_name(buf, entries, key)), list(entries.places))
-    return dict(pairs), bad
+    """The name of each stat that has one by its id, and how many are damaged."""
+    bad = 0
+    try:
+        pairs = [(key, _stat_name(buf, entries, key)) for key in entries.places]
+    except protobuf.Broken:
+        pairs, bad = _whole(lambda key: (key, _stat_name(buf, entries, key)), list(entries.places))
+    return {key: name for key, name in pairs if name}, bad
 
 
 def _stat_name(buf: Any, entries: _Entries, key: int) -> str:
