@@ -19,7 +19,6 @@ from tracekit.units import spelt
 # them strip, and the mark that keeps it from that: https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULA = re.compile("[\\s\x00-\x1f\x7f-\xa0\u200b\u2060\ufeff]*[-=+@\uff1d\uff0b\uff0d\uff20]|[\t\r']")
 _NO_FORMULA = "'"
-# How Python writes a byte of a file's name that is not UTF-8.
 _NO_STRINGS = pd.Index([], dtype="str")
 _INTEGERS = pd.Int64Dtype()
 # With more of them per row, a hash table is quicker than a count of each.

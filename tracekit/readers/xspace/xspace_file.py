@@ -915,8 +915,8 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                                     slot = far_rows[far]
                         if slot < 0:  # not wanted: its value need not be looked at
                             inner = at
-                            if slot == -2:
-                                aggregated += 4294967296
+                            if slot == _NAMELESS:
+                                aggregated += _NAMELESS_ONE
                     elif tag == 24 or tag == 32 or tag == 56:  # uint64, int64, ref
                         value, inner = protobuf.varint(buf, after, at)
                         kind = tag >> 3
