@@ -163,6 +163,14 @@ def test_a_command_that_cannot_work_says_in_one_sentence_what_to_install(words, 
     assert process.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("package", ["msgspec", "pyarrow", "pandas"])
+def test_a_package_without_which_nothing_is_read_is_named_and_no_bug(package):
+    process = run("from tracekit.cli import main\nmain()", (package,), "read", "tests/data/view-cpu.xplane.pb")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.startswith(f"tracekit: {package} is not installed in this Python ({sys.executable}), and ")
+    assert process.stderr.count("\n") == 1
+
+
 def test_a_script_beside_a_jax_of_its_own_is_captured_with_that_one(tmp_path):
     (tmp_path / "jax").mkdir()
     (tmp_path / "jax" / "__init__.py").write_text("print('a checkout of jax')\n")

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import tracekit
-from tracekit.errors import ANEW, CaptureError, TraceError, TracekitError, fault, on_damage
+from tracekit.errors import ANEW, CaptureError, TraceError, TracekitError, fault, missing_package, on_damage
 from tracekit.export import FORMATS, FRAMES, PERFETTO
 from tracekit.remote import base_name, child, parent, place
 from tracekit.version import __version__
@@ -125,6 +125,9 @@ def main() -> None:
     except Exception as error:
         if os.environ.get(_TRACEBACK):
             raise
+        if sentence := missing_package(error):
+            _tell(f"tracekit: {sentence}")
+            raise SystemExit(1) from None
         _tell(
             f"tracekit: a bug of tracekit ended this command: {fault(error)}. Please report that, with the command, "
             f"and the trace if it may be shared; {_TRACEBACK}=1 shows the traceback."

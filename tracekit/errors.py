@@ -1,5 +1,6 @@
 """The errors a user can meet; each message says what happened, where, and what to do next."""
 
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
@@ -45,3 +46,14 @@ def fault(error: BaseException) -> str:
             place = f" in {file.relative_to(_PACKAGE).as_posix()}, line {at.tb_lineno}"
         at = at.tb_next
     return f"{type(error).__name__}{place}"
+
+
+def missing_package(error: BaseException) -> str | None:
+    """The sentence on a package that an import did not find, None of other errors and of modules of this package."""
+    name = ((isinstance(error, ModuleNotFoundError) and error.name) or "").partition(".")[0]
+    if not name or name == _PACKAGE.name:
+        return None
+    return (
+        f"{name} is not installed in this Python ({sys.executable}), and tracekit needs it: install it there, or "
+        "tracekit anew with all that it needs."
+    )

@@ -16,6 +16,8 @@ VERSIONS = {
     "numpy": "2.4.6",
     "pandas": "3.1.1",
     "pyarrow": "26.0.1",
+    "msgspec": "0.22.0",
+    "fsspec": "2026.9.0",
     "protobuf": "7.36.2",
 }
 CUDA = {"jax-cuda12-plugin": "0.10.2", "jax-cuda12-pjrt": "0.10.2", "nvidia-cuda-cupti-cu12": "12.9.79"}

@@ -12,7 +12,7 @@ from tracekit.units import quantity, size
 # The jax that tracekit's hooks are tested with (tracekit/capture/jax_session.py).
 OLDEST_JAX, NEWEST_JAX = (0, 10, 2), (0, 12)
 _LEAST_FREE = 1 << 30
-_NEEDED = ("jax", "jaxlib", "numpy", "pandas", "pyarrow", "numba")
+_NEEDED = ("jax", "jaxlib", "numpy", "pandas", "pyarrow", "numba", "msgspec", "fsspec")
 # The platforms of jax's devices by what carries them.
 _NVIDIA, _AMD, _TPU = {"gpu", "cuda"}, {"gpu", "rocm"}, {"tpu"}
 _NEXT = "see what stderr says of: tracekit capture YOUR_SCRIPT.py"

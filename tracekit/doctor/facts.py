@@ -34,6 +34,8 @@ PACKAGES = (
     "numpy",
     "pandas",
     "pyarrow",
+    "msgspec",
+    "fsspec",
     "protobuf",
     "setuptools",
 )
