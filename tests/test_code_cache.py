@@ -92,6 +92,21 @@ def test_what_works_without_a_place_for_its_code_says_so_once(tmp_path, place, m
     ]
 
 
+@pytest.mark.parametrize("given", ["", "caches"])
+def test_nothing_is_kept_in_the_working_directory(tmp_path, place, module, monkeypatch, given):
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", given)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (module.parent / "__pycache__").write_text("no directory, so that nothing is kept beside the package")
+    doubled(module)
+    assert not list(work.iterdir())
+    assert kept(tmp_path / "home")
+    assert os.environ["XDG_CACHE_HOME"] == given
+
+
 def test_a_full_disk_costs_only_the_keeping(place, module, caplog, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -19,6 +19,7 @@ from typing import Any
 from tracekit.version import __version__
 
 _SUFFIX = ".code"
+_HOME = "XDG_CACHE_HOME"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _UNKEPT, _DAMAGED = "unkept", "damaged"  # each module has a folder of its own, of which the same is true
@@ -29,7 +30,8 @@ _REMEDY = "Large traces compile it again in every run; set NUMBA_CACHE_DIR to a 
 def keep(jitted: Any) -> None:
     """Let a function compiled by numba keep its code on disk, if there is a private place for it; else say why not."""
     try:
-        jitted.enable_caching()
+        with _absolute_home():
+            jitted.enable_caching()
     except (OSError, RuntimeError):
         _say(_UNKEPT, f"Compiled code cannot be kept: no directory for it is writable. {_REMEDY}.")
         return
@@ -130,6 +132,21 @@ class CodeCache:
         name = f"{implementation.filename_base}.{hashlib.sha256(repr(sig).encode()).hexdigest()[:16]}{_SUFFIX}"
         stamp = repr(implementation.locator.get_source_stamp())
         return self.folder / name, (numba.__version__, __version__, stamp, key)
+
+
+@contextmanager
+def _absolute_home() -> Iterator[None]:
+    """XDG_CACHE_HOME is not set inside if it is relative, and so void (https://specifications.freedesktop.org/
+    basedir-spec/): numba would keep code in the working directory."""
+    given = os.environ.get(_HOME)
+    if given is None or os.path.isabs(given):
+        yield
+        return
+    del os.environ[_HOME]
+    try:
+        yield
+    finally:
+        os.environ[_HOME] = given
 
 
 @contextmanager
