@@ -61,13 +61,8 @@ def machine(timeline: Timeline) -> Machine:
     record = (timeline.trace.capture or {}).get("machine")
     try:
         return _machine(timeline, record)
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ):  # a file that something else wrote or changed
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        # Of a file that something else wrote or changed.
         return Machine(frame(LOAD_COLUMNS), lacking=NOT_CAPTURED)
 
 

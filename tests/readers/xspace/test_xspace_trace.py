@@ -490,6 +490,19 @@ def test_compiling_and_running_the_program_that_ends_a_capture_is_no_work_of_the
     assert sorted(trace.launches["correlation_id"]) == [0, 2, 3]
 
 
+def test_what_other_threads_compile_of_the_program_that_ends_a_capture_is_no_work_of_the_script(tmp_path):
+    """As jaxlib 0.10.2 names it on CPU; what another thread compiles, before or meanwhile, is the script's."""
+    host = PlaneText("/host:CPU").event("python", "train", 0, 5).event("python", "PjitFunction(tracekit_end)", 10, 50)
+    for thread, at, program in (("pool/1", 1, "jit_f"), ("pool/1", 20, "jit_tracekit_end"), ("pool/2", 20, "jit_g")):
+        host.event(thread, f"Compile {program} {at}", at, 6).event(thread, f"simplification ({program})", at + 1, 2)
+        host.event(thread, f"CpuCompiler::RunBackend {program} {at}", at + 3, 3)
+    host.event("tf_xla-cpu-codegen/7", "dispatch 5", 5, 1).event("tf_xla-cpu-codegen/7", "dispatch 24", 24, 1)
+    names = set(read(write(tmp_path / "h.xplane.pb", host.text())).spans["name"])
+    compiled = {"simplification (jit_f)", "simplification (jit_g)", "dispatch 5"}
+    backend = {"CpuCompiler::RunBackend jit_f 1", "CpuCompiler::RunBackend jit_g 20"}
+    assert names == {"train", "Compile jit_f 1", "Compile jit_g 20"} | compiled | backend
+
+
 def test_a_host_that_ran_programs_on_a_tpu_lacks_its_plane(tmp_path):
     host = PlaneText("/host:CPU").event("t", "tpu::System::Execute=>IssueSequencedEvent", 0, 1)
     assert "contains no TPU plane" in read(write(tmp_path / "h.xplane.pb", host.text())).notes[0]

@@ -69,6 +69,7 @@ _YEAR_2000_NS = 946_684_800 * 10**9
 _MODEL = ("gpu_device_name", "device_type_string", "device_vendor")
 _NUMBERS = ("memory_bandwidth", "peak_hbm_bw_gigabytes_per_second", "peak_teraflops_per_second")
 _LARGEST_ID = 2**62  # past that of any call: what follows it are ids too
+_CODEGEN = "xla-cpu-codegen"
 _CAPTURE_MODULE, _CAPTURE_CALL = "jit_tracekit_end", "PjitFunction(tracekit_end)"
 
 # What no profiler wrote before it wrote `Task Environment`, as planes or as stats of planes.
@@ -366,7 +367,10 @@ def _with_rows(launches: list[pd.DataFrame], events: pd.DataFrame) -> list[pd.Da
 
 def _calls_of_end(plane: Plane) -> tuple[Plane, NDArray[np.int64]]:
     """A plane of the host without what its threads did to compile and run the tiny program with which a capture finds
-    out that the devices are done, and the correlation ids of these calls."""
+    out that the devices are done, and the correlation ids of these calls.
+
+    XLA compiles on threads of its own, where the passes over a program are called after it, and others make code.
+    """
     is_end = by_label(plane.names, lambda name: name == _CAPTURE_CALL)
     if not is_end.any():
         return plane, np.zeros(0, np.int64)
@@ -376,8 +380,28 @@ def _calls_of_end(plane: Plane) -> tuple[Plane, NDArray[np.int64]]:
     for line in np.unique(plane.line[is_end]):
         calls = is_end & (plane.line == line)
         own |= (plane.line == line) & (start >= start[calls].min()) & (end <= end[calls].max())
+    compiles = by_label(plane.names, lambda name: name.endswith(f"({_CAPTURE_MODULE})")) & ~own
+    meanwhile = (start >= start[is_end].min()) & (end <= end[is_end].max())
+    for line in np.unique(plane.line[compiles]):
+        own |= _outermost_with(compiles, meanwhile & (plane.line == line), start, end)
+    if compiles.any():
+        own |= meanwhile & np.array([_CODEGEN in line.name for line in plane.lines], bool)[plane.line]
     ids, has_id = plane.numbers("correlation_id")
     return plane.only(~own), ids[own & has_id]
+
+
+def _outermost_with(
+    marks: NDArray[np.bool_], on_line: NDArray[np.bool_], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Of the events `on_line`, which lie in each other or apart, those that lie in an outermost one with one of the
+    `marks` in it; all (n,)."""
+    rows = np.flatnonzero(on_line)
+    rows = rows[np.lexsort((-end[rows], start[rows]))]
+    reach = np.maximum.accumulate(end[rows])
+    number = np.cumsum(np.append(True, start[rows][1:] >= reach[:-1])[: len(rows)])
+    own = np.zeros(len(marks), bool)
+    own[rows] = np.isin(number, number[marks[rows]])
+    return own
 
 
 def _without_capture(events: dict[str, Any], end_ids: NDArray[np.int64]) -> dict[str, Any]:
