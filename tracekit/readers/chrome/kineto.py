@@ -29,8 +29,17 @@ from tracekit.columns import by_label, categorical, concat, constant, distinct, 
 from tracekit.correlation import Calls, outer_calls
 from tracekit.devices import is_known
 from tracekit.readers import losses, polling
-from tracekit.readers.chrome import Dialect, Document, kineto_cpu, kineto_devices, kineto_memory, kineto_work
-from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole, wholes
+from tracekit.readers.chrome import (
+    Dialect,
+    Document,
+    kineto_cpu,
+    kineto_devices,
+    kineto_fields,
+    kineto_memory,
+    kineto_work,
+)
+from tracekit.readers.chrome.kineto_fields import at_least, is_count, whole
+from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane
 from tracekit.readers.losses import Lost
 from tracekit.readers.nested import outermost
 from tracekit.trace import (
@@ -68,7 +77,8 @@ _HOST_OPS = frozenset({"cpu_op", "operator"})
 _FRAMES = frozenset({"python_function"})
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
 # What PyTorch numbers. Of a sample a smaller share of the numbers is there; of a whole trace nearly all are.
-_NUMBERED = _HOST_OPS | _FRAMES | _ANNOTATIONS | {"cpu_instant_event"}
+_INSTANTS = frozenset({"cpu_instant_event"})
+_NUMBERED = _HOST_OPS | _FRAMES | _ANNOTATIONS | _INSTANTS
 SAMPLED, _FEWEST = 0.5, 200
 _YEAR_2000_NS = 946_684_800 * 10**9
 _MICROSECOND_PS = 10**6
@@ -90,9 +100,6 @@ class _Numbered(msgspec.Struct):
     number: Any = msgspec.field(name="Ev Idx", default=None)
 
 
-# The keys beside the events that are no numbers or texts; and what no rank, number of ranks or time is as large as.
-_HEAD: dict[str, type] = {"distributedInfo": dict, "deviceProperties": list}
-_MOST_OF_HEAD = 1 << 62
 _UNTIMED = "kernels, copies or memsets without a valid time"
 
 
@@ -108,7 +115,10 @@ def read(document: Document, path: Path) -> Trace:
     complete = np.asarray(document.ph == "X") & document.timed
     valid = complete & document.has_duration & (document.duration_ps >= 0)
     work, damaged, skipped = kineto_devices.work(document)
-    damaged += _of_head(document)
+    damaged += [
+        Lost(Loss.DETAILS, 1, None, f"{key} of the file's head") for key in kineto_fields.of_head(document.head)
+    ]
+    damaged += kineto_fields.of_metadata(document)
     whole_work = valid & work
     # Work is written as complete events: what has another phase, or none, lost it.
     is_work = work & (np.asarray(document.ph.isin(["X", "B"])) | document.phaseless)
@@ -118,15 +128,22 @@ def read(document: Document, path: Path) -> Trace:
     is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
     of_the_host = (is_call | document.of(*_ANNOTATIONS, *_HOST_OPS, *_FRAMES)) & ~work
     of_the_host &= np.asarray(document.ph == "X") | document.phaseless
+    nameless, instants = by_label(document.name, lambda name: not name, True), document.of(*_INSTANTS)
+    placeless = document.placeless | (instants & np.asarray(document.pid.isna() | document.tid.isna()))
+    elsewhere = np.zeros(len(document), bool)
+    on_host = np.flatnonzero((of_the_host & valid) | instants)
+    elsewhere[on_host] = ~kineto_fields.placed(document, on_host) & (not kineto_cpu.is_list(document))
     for lost, reason in (
         (of_the_host & ~valid & ~document.far, "events of the host without a valid time"),
-        (of_the_host & valid & np.asarray(document.name.isna()), "events of the host without a name"),
-        (document.placeless, "events without a process or thread"),
+        (((of_the_host & valid) | instants) & nameless.astype(bool), "events of the host without a name"),
+        (elsewhere, "events of the host on processes or threads whose numbers are none"),
+        (document.phaseless & ~is_work & ~of_the_host, "events of other kinds without a phase"),
+        (placeless, "events without a process or thread"),
     ):
         if count := int(lost.sum()):
             damaged.append(Lost(Loss.DETAILS, count, None, reason))
     calls = np.flatnonzero(valid & is_call)
-    ids = wholes([args.correlation for args in document.args(calls, Call)])
+    ids = kineto_work.ids([args.correlation for args in document.args(calls, Call)])
     if 0 < (idless := int(np.count_nonzero(ids == 0))) < len(ids):
         damaged.append(Lost(Loss.DETAILS, idless, len(ids), "calls of the host without a correlation id"))
     calls, ids = calls[ids != 0], (ids + kineto_work.id_offsets(document, calls))[ids != 0]
@@ -136,7 +153,9 @@ def read(document: Document, path: Path) -> Trace:
             "were offset by a multiple of 2^32."
         )
     work_rows = np.flatnonzero(whole_work)
-    of_no_process = by_label(document.pid[work_rows], lambda process: process.startswith("-")).astype(bool)
+    of_no_process = by_label(document.pid[work_rows], lambda process: not kineto_fields.is_process(process)).astype(
+        bool
+    )
     if count := int(of_no_process.sum()):
         damaged.append(Lost(Loss.EVENTS, count, len(work_rows), "work of processes whose numbers are none"))
     events, launch, lost_of_work = kineto_work.read(document, host, work_rows, annotations, calls, ids)
@@ -159,11 +178,13 @@ def read(document: Document, path: Path) -> Trace:
     call_table = frame(LAUNCH_COLUMNS, {**_host_columns(document, host, calls, threads), "correlation_id": ids})
     placed = call_table.assign(source=_sources_of_waits(document, calls, call_table["name"].array, frames))
     syncs = _syncs(document, placed, events["device"].cat.categories.tolist())
+    damaged += _of_syncs(document)
     call = np.where(launch >= 0, np.searchsorted(calls, launch), -1)
     loops = _query_loops(placed, call, events)
     reads = _reads(document, host, of_host, threads, _LaunchedRows(calls, call, events, frames))
     worked = events["device"].cat.categories.tolist()
-    memory, memory_notes = kineto_memory.read(document, host, named_ops, worked)
+    memory, memory_notes, lost_of_memory = kineto_memory.read(document, host, named_ops, worked)
+    damaged += lost_of_memory
     return Trace(
         events=events.assign(op=op),
         spans=_spans(document, host, marks, step, threads),
@@ -202,19 +223,6 @@ def read(document: Document, path: Path) -> Trace:
         source=str(path),
         format="kineto",
     )
-
-
-def _of_head(document: Document) -> list[Lost]:
-    """What is damaged of the keys beside the events: of another type, or no number that it may have."""
-    head, job = document.head, document.head.get("distributedInfo")
-    bad = [key for key, kind in _HEAD.items() if head.get(key) is not None and not isinstance(head[key], kind)]
-    numbers = {"baseTimeNanoseconds": head.get("baseTimeNanoseconds")}
-    numbers |= {key: job.get(key) for key in ("rank", "world_size")} if isinstance(job, dict) else {}
-    known = {key: whole(value) for key, value in numbers.items() if value is not None}
-    bad += [key for key, number in known.items() if number is None or not 0 <= number < _MOST_OF_HEAD]
-    if not bad and (known.get("rank") or 0) >= (known.get("world_size") or _MOST_OF_HEAD):
-        bad.append("rank beside world_size")
-    return [Lost(Loss.DETAILS, 1, None, f"{key} of the file's head") for key in bad]
 
 
 def _host(document: Document, path: Path) -> tuple[str, list[str]]:
@@ -486,6 +494,32 @@ class _Sync(msgspec.Struct):
     correlation: Any = None
     wait_on_stream: Any = None
     recorded_by: Any = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)
+
+
+# The number of a stream is -1 where none is meant, and that of a call where none recorded the event.
+_OF_SYNCS = {
+    "device": ("device", is_count),
+    "stream": ("stream", at_least(-1)),
+    "correlation": ("correlation", is_count),
+}
+_OF_EVENTS = {
+    "wait_on_stream": ("wait_on_stream", at_least(-1)),
+    "recorded_by": ("wait_on_cuda_event_record_corr_id", at_least(-1)),
+}
+
+
+def _of_syncs(document: Document) -> list[Lost]:
+    """What is damaged of the records of synchronisation."""
+    rows = np.flatnonzero(document.of("cuda_sync"))
+    records = document.args(rows, _Sync)
+    of_streams = by_label(document.name[rows], lambda name: name.startswith("Stream")).astype(bool)
+    streamless = {"stream": of_streams & np.array([whole(each.stream) == -1 for each in records], bool)}
+    of_events = [each for each in records if each.wait_on_stream is not None or each.recorded_by is not None]
+    return [
+        *kineto_fields.of_records(records, _OF_SYNCS, "args of synchronisation"),
+        *kineto_fields.lost(streamless, "args of synchronisation of streams"),
+        *kineto_fields.of_records(of_events, _OF_EVENTS, "args of waits for events", lacks=True),
+    ]
 
 
 class _Wait(NamedTuple):

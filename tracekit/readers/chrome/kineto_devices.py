@@ -40,6 +40,8 @@ _OF_HOST = re.compile(
     r"|forward_backward"
 )
 _HOST_PROCESS = frozenset({"cpu_op", "operator", "python_function"})
+# What else Kineto records beside the work of GPUs.
+_NO_WORK = re.compile(r"overhead|collective_comm|external_correlation|gpu_user_annotation|gpu_pm_counter|cuda_\w+")
 # What is work on a process of a device, and none elsewhere.
 _MAY_TELL = re.compile(r"cpu_\w+|python_\w+|(\w+_)?(event|notifier)|async\w*")
 _IN_BRACKETS = re.compile(r"\(.*?\)|\[.*?\]")
@@ -111,7 +113,15 @@ def work(document: Document) -> tuple[Mask, list[Lost], list[str]]:
         ]
     found = known | (other & of_device & ~tells & ~waits)
     of_gpus, of_host = (int((is_unknown & where & ~of_device).sum()) for where in (on_gpu, ~on_device))
+    # Where all work is that of GPUs, Kineto's own categories are all that there are.
+    is_strange = other & ~is_unknown & ~(of_device & (waits | tells)) & ~_matches(category, _NO_WORK)
+    is_strange &= bool(known.any()) and not (found & ~known).any()
+    strange, strange_host = (int((is_strange & where).sum()) for where in (on_gpu & is_known_there, ~on_device))
     lost = []
+    if strange:
+        lost.append(Lost(Loss.EVENTS, strange, strange + int(found.sum()), "events of GPUs of unknown categories"))
+    if strange_host:
+        lost.append(Lost(Loss.DETAILS, strange_host, None, "events of the host of unknown categories"))
     if of_gpus:
         lost.append(Lost(Loss.EVENTS, of_gpus, of_gpus + int(found.sum()), "events of GPUs without a category"))
     if of_host:

@@ -16,9 +16,13 @@ from numpy.typing import NDArray
 
 from tracekit.columns import by_label, categorical, constant, frame
 from tracekit.devices import unknown
+from tracekit.readers.chrome import kineto_fields
 from tracekit.readers.chrome.document import Document
-from tracekit.readers.chrome.kineto_work import around, integers, whole
+from tracekit.readers.chrome.kineto_fields import MOST, at_least, is_count, of_records, whole
+from tracekit.readers.chrome.kineto_work import around, integers
+from tracekit.readers.losses import Lost
 from tracekit.trace import MEMORY_COLUMNS
+from tracekit.vocabulary.losses import Loss
 
 NAME = "[memory]"
 _CPU = 0
@@ -38,20 +42,37 @@ class _Memory(msgspec.Struct):
     reserved: Any = msgspec.field(name="Total Reserved", default=None)
 
 
+# The number of the device is -1 for a CPU.
+_FIELDS = {
+    "device_type": ("Device Type", is_count),
+    "device": ("Device Id", at_least(-1)),
+    "address": ("Addr", is_count),
+    "size": ("Bytes", at_least(-MOST)),
+    "allocated": ("Total Allocated", is_count),
+    "reserved": ("Total Reserved", is_count),
+}
+
+
 def read(
     document: Document, host: str, operators: NDArray[np.int64], devices: list[str]
-) -> tuple[pd.DataFrame, list[str]]:
-    """The allocations and releases of the file (MEMORY_COLUMNS), by time, and notes.
+) -> tuple[pd.DataFrame, list[str], list[Lost]]:
+    """The allocations and releases of the file (MEMORY_COLUMNS), by time, notes, and what is damaged of them.
 
     The label of an allocation is the innermost of the events `operators` around it that does more than make a tensor,
     else the innermost. `devices` have rows: where they are
     but one and so are those of the allocators, these are the same, whatever the numbers (ROCm's rows count CPUs too).
     """
-    rows = np.flatnonzero(np.asarray(document.name == NAME) & document.timed)
+    is_memory = np.asarray(document.name == NAME)
+    rows = np.flatnonzero(is_memory & document.timed)
+    nowhen = int((is_memory & ~document.timed & ~document.far).sum())
+    lost = [Lost(Loss.DETAILS, nowhen, None, "allocations and releases without a time")] if nowhen else []
     if not len(rows):  # what is around nothing need not be looked for among all operators
-        return frame(MEMORY_COLUMNS), []
+        return frame(MEMORY_COLUMNS), [], lost
     records = document.args(rows, _Memory)
     usable = np.array([whole(args.size) is not None and whole(args.allocated) is not None for args in records], bool)
+    lost += of_records(records, _FIELDS, "args of allocations and releases")
+    nowhere = [whole(args.device) == -1 and whole(args.device_type) != _CPU for args in records]
+    lost += kineto_fields.lost({"Device Id": np.array(nowhere, bool)}, "args of allocations on GPUs")
     notes = []
     if skipped := int((~usable).sum()):
         notes.append(f"{skipped} of {len(rows)} allocation events do not state the bytes in use and were skipped.")
@@ -80,7 +101,7 @@ def read(
         "address": integers([whole(args.address) for args in records]),
         "frees": size < 0,
     }
-    return frame(MEMORY_COLUMNS, data), [*notes, *renamed]
+    return frame(MEMORY_COLUMNS, data), [*notes, *renamed], lost
 
 
 def _devices(

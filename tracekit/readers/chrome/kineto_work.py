@@ -19,15 +19,16 @@ from numpy.typing import NDArray
 from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.correlation import Calls, DeviceRows, calls_of_rows
 from tracekit.devices import is_known, on_host, unknown
-from tracekit.readers.chrome import kineto_devices
+from tracekit.readers.chrome import kineto_devices, kineto_fields
 from tracekit.readers.chrome.document import Document
+from tracekit.readers.chrome.kineto_fields import MOST, at_least, count, damaged, is_count, is_ranks, is_text, whole
 from tracekit.readers.losses import Lost
 from tracekit.readers.nested import innermost
 from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.host_calls import launches as asks_for_work
-from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.kinds import Kind, KnownBy
 from tracekit.vocabulary.losses import Loss
 
 Rows = NDArray[np.int64]
@@ -94,17 +95,17 @@ class _Annotation(msgspec.Struct):
 
 
 def read(
-    document: Document, host: str, rows: Rows, annotations: Rows, calls: Rows, ids: NDArray[np.int64]
+    document: Document, host: str, rows: Rows, annotations: Rows, calls: Rows, ids_of_calls: NDArray[np.int64]
 ) -> tuple[pd.DataFrame, Rows, list[Lost]]:
     """The events `rows`, which are work of devices, as EVENT_COLUMNS; the call that launched each, else -1; and what is
     damaged of them.
 
-    `annotations` are the host's annotations, `calls` its calls and `ids` their correlation ids: they tell what a
-    collective is whose kernel does not, and how large a copy of HIP's is. The call of a row is DOUBTFUL where several
+    `annotations` are the host's annotations, `calls` its calls and `ids_of_calls` their correlation ids: they tell what
+    a collective is whose kernel does not, and how large a copy of HIP's is. The call of a row is DOUBTFUL where several
     have its id, and nothing tells which of them started it.
     """
     records = document.args(rows, _Work)
-    numbers = wholes([record.correlation for record in records])
+    numbers = ids([record.correlation for record in records])
     ids_of_rank = pd.arrays.IntegerArray(numbers, numbers == 0)
     correlations = cast(pd.arrays.IntegerArray, ids_of_rank + id_offsets(document, rows))
     devices = [record.in_device if record.device is None else record.device for record in records]
@@ -112,9 +113,11 @@ def read(
     given = np.array([number is not None for number in devices], bool)
     device_names = _told_apart(kineto_devices.of_processes(document, rows, gpus, given), document.pid[rows])
     lanes = _labels([record.stream for record in records], _threads(document, rows), lane)
-    launch = _launches(document, (rows, correlations, device_names, lanes), calls, ids)
+    launch = _launches(document, (rows, correlations, device_names, lanes), calls, ids_of_calls)
     name = names(document, rows)
     kind_columns = _kinds(name, kineto_devices.named(document.cat[rows]), records)
+    of_gpus = by_label(kineto_devices.named(document.cat[rows]), lambda text: kineto_devices.kind_of(text) is not None)
+    lost = _damaged([records[row] for row in np.flatnonzero(of_gpus).tolist()])
     collectives = np.flatnonzero(kind_columns["kind"] == Kind.COLLECTIVE.value)
     unnamed = np.array([row for row in collectives.tolist() if records[row].collective is None], np.int64)
     for row, annotation in _annotations(document, unnamed, launch, annotations).items():
@@ -157,11 +160,14 @@ def read(
             "occupancy_ratio": _occupancies(records),
         },
     )
-    lost = []
+    is_named = ~by_label(name, lambda text: text == kinds.UNNAMED).astype(bool)
+    # Of what else has no name the time counts, as that of work whose kind is not known.
+    is_typed = kind_columns["known_by"] != KnownBy.NOTHING.value
+    nameless = int((~is_named & np.asarray(is_typed)).sum())
+    lost.append(Lost(Loss.DETAILS, nameless, len(rows), "names of copies, memsets and collectives"))
     is_lost = given & ~by_label(device_names, is_known).astype(bool)
     lost.append(Lost(Loss.EVENTS, int(is_lost.sum()), len(rows), "work of devices whose numbers are none"))
     # Of the work of GPUs all has an id, and all copies a size, where any has.
-    of_gpus = by_label(kineto_devices.named(document.cat[rows]), lambda text: kineto_devices.kind_of(text) is not None)
     own_copies = [row for row in copied.tolist() if of_gpus[row]]
     sizeless = sum(sizes[row] is None for row in own_copies)
     if sizeless < len(own_copies) or any(records[row].bytes is not None for row in own_copies):
@@ -170,6 +176,64 @@ def read(
     if has_id.any():
         lost.append(Lost(Loss.DETAILS, int((~has_id).sum()), len(has_id), "correlation ids of work"))
     return table, launch, [each for each in lost if each.lost]
+
+
+# What a collective's kernel always tells, and what newer versions of PyTorch add.
+_OF_COLLECTIVES: Mapping[str, tuple[str, kineto_fields.Test]] = {
+    "collective": ("Collective name", is_text),
+    "sent_elements": ("In msg nelems", is_count),
+    "received_elements": ("Out msg nelems", is_count),
+    "dtype": ("dtype", lambda value: isinstance(value, str) and value in _ELEMENT_BYTES),
+    "group_size": ("Group size", at_least(1)),
+}
+_OF_GROUPS: Mapping[str, tuple[str, kineto_fields.Test]] = {
+    "group": ("Process Group Name", is_text),
+    "description": ("Process Group Description", lambda value: isinstance(value, str)),
+    "ranks": ("Process Group Ranks", is_ranks),
+    "sequence": ("Seq", is_count),
+}
+_OF_COPIES: Mapping[str, tuple[str, kineto_fields.Test]] = {
+    "from_device": ("fromDevice", is_count),
+    "to_device": ("toDevice", is_count),
+}
+
+
+def _damaged(records: Sequence[_Work]) -> list[Lost]:
+    """What is damaged of the args of kernels, copies and memsets, but what is counted of all work: ids, devices and
+    whether copies have sizes."""
+    if not records:
+        return []
+    copies = [record for record in records if record.from_device is not None or record.to_device is not None]
+    lost = kineto_fields.of_records(copies, _OF_COPIES, "args of copies between devices")
+    fields = {
+        "stream": damaged([record.stream for record in records], is_count, lacks=False),
+        "est. achieved occupancy %": _without_occupancy(records),
+    }
+    lost += kineto_fields.lost(fields, "args of kernels, copies and memsets")
+    told = [
+        record
+        for record in records
+        if not (record.collective is record.sent_elements is record.received_elements is None)
+        or not (record.dtype is record.group_size is None)
+    ]
+    tests = {**_OF_COLLECTIVES, **_OF_GROUPS}
+    always = {
+        name: damaged([getattr(record, key) for record in told], test, True if key in _OF_COLLECTIVES else None)
+        for key, (name, test) in tests.items()
+    }
+    return [*lost, *(kineto_fields.lost(always, "args of collectives") if told else [])]
+
+
+def _without_occupancy(records: Sequence[_Work]) -> NDArray[np.bool_]:
+    """Which records have a share of warps that is none, or lack it beside a number of warps where others have both."""
+    columns = [[record.occupancy_percent for record in records], [record.warps_per_sm for record in records]]
+    (percent, has_percent), (warps, has_warps) = (
+        (_floats(values), np.array([value is not None for value in values], bool)) for values in columns
+    )
+    is_damaged = has_percent & ~((percent >= 0) & (percent <= 100)) | has_warps & ~((warps >= 0) & (warps < MOST))
+    is_half = has_percent != has_warps
+    bad: NDArray[np.bool_] = is_damaged | is_half if (has_percent & has_warps).any() else is_damaged
+    return bad
 
 
 def id_offsets(document: Document, rows: Rows) -> NDArray[np.int64]:
@@ -253,7 +317,8 @@ def _launches(
 def names(document: Document, rows: Rows) -> pd.Categorical:
     """The names of the events `rows`; what has none is called so."""
     names_of_rows = document.name[rows]
-    return categorical([*names_of_rows.categories, kinds.UNNAMED], names_of_rows.codes.astype(np.int64))
+    texts = [text or kinds.UNNAMED for text in names_of_rows.categories]
+    return categorical([*texts, kinds.UNNAMED], names_of_rows.codes.astype(np.int64))
 
 
 def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[_Work]) -> dict[str, pd.Categorical]:
@@ -371,7 +436,7 @@ def _message_bytes(collective: str | None, work: _Work) -> int | None:
     if sent is None or received is None or size is None:
         return None
     elements = sent if collective == "all-to-all" and sent else max(sent, received)
-    return elements * size or None
+    return min(elements * size, MOST) or None
 
 
 def _group(work: _Work) -> str | None:
@@ -401,10 +466,7 @@ def _occupancies(records: Sequence[_Work]) -> pd.arrays.FloatingArray:
     Kineto rounds to whole percent and writes 0 also where it could not tell (libkineto/src/DeviceProperties.cpp): 0 is
     known only of kernels too small to reach half a percent.
     """
-    percents = [work.occupancy_percent for work in records]
-    if not set(map(type, percents)) <= {int, float, type(None)}:
-        percents = [*map(_float, percents)]
-    percent = np.array(percents, np.float64)  # None is NaN
+    percent = _floats([work.occupancy_percent for work in records])
     zeros = np.flatnonzero(percent == 0)
     warps = np.array([_float(records[row].warps_per_sm) for row in zeros.tolist()], np.float64)
     percent[zeros[~(warps < _HALF_A_PERCENT_WARPS)]] = np.nan
@@ -412,9 +474,20 @@ def _occupancies(records: Sequence[_Work]) -> pd.arrays.FloatingArray:
     return pd.arrays.FloatingArray(np.where(is_ratio, percent, 0) / 100, ~is_ratio)
 
 
+def _floats(values: list[Any]) -> NDArray[np.float64]:
+    """Each of the values (n,) as `_float` gives it."""
+    if not set(map(type, values)) <= {int, float, type(None)}:
+        values = [*map(_float, values)]
+    try:
+        return np.array(values, np.float64)  # None is NaN
+    except OverflowError:
+        return np.array([*map(_float, values)], np.float64)
+
+
 def _float(value: object) -> float:
     """`value` as a float, NaN if it is no number."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST
+    return float(cast(float, value)) if is_number else math.nan
 
 
 def _annotated(work: _Work, name: str, args: _Annotation) -> _Work:
@@ -494,18 +567,11 @@ def _labels(texts_of_rows: list[Any], otherwise: pd.Categorical, label: Callable
     return categorical([label(None if pd.isna(text) else text) for text in texts], which)
 
 
-def whole(value: object) -> int | None:
-    """`value` as an integer that an Int64 column holds, None if it is none."""
-    if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
-
-
-def wholes(values: list[Any]) -> NDArray[np.int64]:
-    """Each of `values` as `whole` gives it, 0 where that is None; a column of plain integers at once."""
-    if set(map(type, values)) == {int} and min(values) > -(2**63) and max(values) < 2**63:
+def ids(values: list[Any]) -> NDArray[np.int64]:
+    """The id that each of `values` is, 0 where it is none; a column of plain integers at once."""
+    if set(map(type, values)) == {int} and min(values) >= 0 and max(values) < MOST:
         return np.array(values, np.int64)
-    return np.array([whole(value) or 0 for value in values], np.int64)
+    return np.array([count(value) or 0 for value in values], np.int64)
 
 
 def integers(values: list[int | None]) -> pd.arrays.IntegerArray:
