@@ -13,6 +13,7 @@ import pytest
 from tests import traces
 from tracekit import intervals as iv
 from tracekit.columns import distinct
+from tracekit.errors import TraceError
 from tracekit.readers import chrome, xspace
 from tracekit.readers.chrome import jax_planes
 from tracekit.readers.chrome.jax_planes import thunk_ends
@@ -71,6 +72,95 @@ def test_stats_of_another_type_are_counted_and_cost_no_others(tmp_path, stats):
     assert table(trace.losses, "what", "lost", "total", "evidence") == [
         ["details", 1, 2, "stats of /device:TPU:0 of another type"]
     ]
+
+
+def whole() -> dict:
+    """A document with all that is read of a GPU, a TPU and a CPU."""
+    text, gpu, tpu, host = Text(), "/device:GPU:0", "/device:TPU:0", "/host:CPU"
+    text.event(host, "python", "train", "0", "20", step_num="3")
+    text.event(host, "python", "both", "1", "18", tracekit="phase", alone="one;two")
+    text.event(host, "python", "cuLaunchKernel", "2", "1", correlation_id="5")
+    text.event(gpu, "Stream #13(Compute)", "kernel", "4", "3", correlation_id="5", hlo_op="f", hlo_module="jit_f")
+    text.event(gpu, "Stream #14(MemcpyH2D)", "MemcpyH2D", "5", "2", memcpy_details="kind_src:pinned size:64 dest:0")
+    ran = {"run_id": "7", "model_flops": "8", "bytes_accessed": "64", "tf_op": "psum", "source": "a.py:3"}
+    text.event(tpu, "XLA Modules", "jit_f(1)", "5", "9", run_id="7")
+    text.event(tpu, "XLA Ops", "psum.7", "6", "3", long_name="%psum.7 = f32[8]{0} all-reduce(%p)", **ran)
+    text.event(tpu, "XLA Ops", "g", "9.5", "1.25", long_name="%g = f32[8]{0} fusion(%psum.7)", hlo_category="fusion")
+    for device in range(2):
+        text.event(host, f"worker {device}", "add", str(10 + device), "2", **cpu(device, hlo_op="add"))
+    text.event(host, "worker 1", "end: add", "15", "0.1")
+    return {"displayTimeUnit": "ns", "traceEvents": [*map(json.loads, text.events), {}]}
+
+
+def places(value, path=()):
+    """The path of each value of a document."""
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in pairs:
+        yield from places(each, (*path, key))
+
+
+def changed(document: dict, path: tuple, value: object) -> dict:
+    """The document with another value at a path; without the key, where that is `...`."""
+    document = json.loads(json.dumps(document))
+    holder = document
+    for key in path[:-1]:
+        holder = holder[key]
+    if value is ...:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    return document
+
+
+DAMAGED = (..., "damaged", 2**70, "-1", "", None, [1], 0.5, "9" * 25)
+# Texts that may be any.
+TEXTS = {"name", "hlo_op", "hlo_module", "long_name", "hlo_category", "tf_op", "source", "alone", "tracekit"}
+# Numbers that may be other ones, and of which a capture may have none.
+NUMBERS = {"ts", "dur", "run_id", "correlation_id", "step_num", "device_ordinal"}
+
+
+def is_legal(document: dict, path: tuple, value: object) -> bool:
+    """Whether JAX may write this, so that nothing tells that it is damage."""
+    if isinstance(path[-1], int):  # one event or process less
+        return value is ...
+    event, key = document["traceEvents"][path[1]], path[-1]
+    processes = [each for each in document["traceEvents"] if each.get("name") == "process_name"]
+    (process,) = (each["args"]["name"] for each in processes if each["pid"] == event["pid"])
+    if process.startswith("/host") and ("tid" in path or event["name"] == "thread_name"):
+        return True  # of the host's threads not all have names
+    if event["ph"] != "X":
+        return False
+    if "args" in path and value in (..., None):
+        return True  # an event less that has the stat
+    return (key in TEXTS and isinstance(value, str)) or (key in NUMBERS and value in ("-1", 0.5))
+
+
+def figures(trace) -> list[str]:
+    frames = (trace.events, trace.launches, trace.spans, trace.syncs, trace.devices, trace.ops, trace.operands)
+    return [frame.to_csv() for frame in frames]
+
+
+def test_any_one_value_that_is_damaged_costs_itself_and_is_told(tmp_path):
+    """Nothing that changes a figure is silent, but another legal value; each place is damaged in one of nine ways."""
+    own, path = whole(), tmp_path / "h.trace.json"
+
+    def read(document: dict):
+        path.write_text(json.dumps(document))
+        return jax_planes.read(chrome.load(path), path)
+
+    expected = figures(read(own))
+    assert not len(read(own).losses)
+    silent = []
+    for at, place in enumerate(filter(None, places(own))):
+        value = DAMAGED[at % len(DAMAGED)]
+        try:
+            trace = read(changed(own, place, value))
+        except TraceError:
+            continue
+        if not len(trace.losses) and figures(trace) != expected and not is_legal(own, place, value):
+            silent.append((own["traceEvents"][place[1]].get("name"), place, value))
+    assert not silent
 
 
 def test_events_without_a_thread_are_counted(tmp_path):

@@ -47,7 +47,13 @@ _EXACT_PS = 2**53
 
 _NAMES = ("long_name", "hlo_category", *dict.fromkeys(xspace.STATS))
 _FIELDS = {name: f"stat{at}" for at, name in enumerate(_NAMES)}
-_INTEGERS = ("correlation_id", "run_id", "device_ordinal")
+# JAX writes every stat as text; these are of whole numbers, this one of a number, and those count something.
+_INTEGERS = (
+    *("correlation_id", "run_id", "device_ordinal", "group_id", "program_id", "cuda_graph_id"),
+    *("step_num", "_p", "_c"),
+)
+_REALS = ("theoretical_occupancy_pct",)
+_COUNTS = ("flops", "model_flops", "bytes_accessed")
 _Stats = msgspec.defstruct(
     "_Stats",
     [(field, Any, None) for field in _FIELDS.values()],
@@ -129,7 +135,7 @@ def _planes(document: Document) -> tuple[list[Plane], list[str], list[Lost]]:
     there = performed & document.timed & (document.duration_ps >= 0) & ~np.asarray(document.name.isin(_REGIONS))
     there &= document.has_duration | np.asarray(document.ph != "X")
     planes: list[Plane] = []
-    lost = _lost(document, performed, processes)
+    lost = _lost(document, performed, processes, threads)
     if (behind := len(processes) - _MOST_PLANES) > 0:
         lost.append(Lost(Loss.PLANES, behind, len(processes), f"processes behind the first {_MOST_PLANES:,}"))
         processes = dict(islice(processes.items(), _MOST_PLANES))
@@ -164,10 +170,13 @@ def _limits(document: Document) -> list[str]:
     return notes
 
 
-def _lost(document: Document, performed: NDArray[np.bool_], processes: dict[str, str]) -> list[Lost]:
+def _lost(
+    document: Document, performed: NDArray[np.bool_], processes: dict[str, str], threads: dict[str, dict[str, str]]
+) -> list[Lost]:
     """The `performed` events that cannot be read, and those of which nobody knows what they were."""
     nowhere = performed & ~np.asarray(document.pid.isin(list(processes)))
     rest = performed & ~nowhere
+    nameless = _on_nameless_lines(document, processes, threads) & ~document.placeless
     reasons = {
         "of no named process": nowhere,
         "without a time": rest & ~document.timed & ~document.far,
@@ -175,10 +184,25 @@ def _lost(document: Document, performed: NDArray[np.bool_], processes: dict[str,
         "that end before they start": rest & document.timed & (document.duration_ps < 0),
         "without a phase": document.phaseless,
         "without a thread": rest & document.placeless,
-        "without a name": rest & document.timed & np.asarray(document.name.isna()),
+        "without a name": rest & document.timed & by_label(document.name, lambda name: not name, null=True),
+        "of lines of devices that have no name": rest & document.timed & nameless,
     }
     total = int((performed | document.phaseless).sum())
     return [Lost(Loss.EVENTS, int(of.sum()), total, reason) for reason, of in reasons.items() if of.any()]
+
+
+def _on_nameless_lines(
+    document: Document, processes: dict[str, str], threads: dict[str, dict[str, str]]
+) -> NDArray[np.bool_]:
+    """Which events (n,) stand on a line of a device whose name, which tells what its events are, is not there."""
+    place, first = distinct(document.pid.codes, document.tid.codes)
+    pids, tids = ([*map(str, column.categories), ""] for column in (document.pid, document.tid))
+    places = zip(document.pid.codes[first].tolist(), document.tid.codes[first].tolist(), strict=True)
+    nameless = [
+        xspace.device_name(processes.get(pids[pid], "")) is not None and not threads.get(pids[pid], {}).get(tids[tid])
+        for pid, tid in places
+    ]
+    return np.array(nameless, bool)[place]
 
 
 def _labels(document: Document) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
@@ -210,6 +234,8 @@ def _plane(
     names_by_code, long_names = [*map(str, document.name.categories), ""], [*map(str, long.categories), ""]
     short, full = [names_by_code[code] for code in name_codes[first]], [long_names[code] for code in long.codes[first]]
     duration = document.duration_ps[rows]
+    metadata = document.args(rows[first], dict)
+    odd += sum(_is_odd(key, value) for args in metadata for key, value in args.items() if key not in _FIELDS)
     plane = JsonPlane(
         name=name,
         lines=lines,
@@ -222,7 +248,7 @@ def _plane(
         stats={},
         metadata=[
             EventMetadata(text or label, label if text else "", _values(args))
-            for text, label, args in zip(full, short, document.args(rows[first], dict), strict=True)
+            for text, label, args in zip(full, short, metadata, strict=True)
         ],
         texts=texts,
         links={},
@@ -267,7 +293,7 @@ def _ends(plane: JsonPlane) -> tuple[Links, list[str]]:
 
 def _texts(document: Document, rows: NDArray[np.int64]) -> tuple[dict[str, pd.Categorical], int]:
     """The stats that any of the events `rows` has, each a column of len(rows), null where an event lacks it; and how
-    many are null because they are of another type: lists and objects, and where integers are wanted other text."""
+    many are of another type: what is no text, and text of no number where one is wanted."""
     code_of: dict[str, dict[Any, int]] = {name: {None: 0} for name in _FIELDS}
     codes = {name: np.zeros(len(rows), np.int64) for name in _FIELDS}
     odd = 0
@@ -289,9 +315,20 @@ def _texts(document: Document, rows: NDArray[np.int64]) -> tuple[dict[str, pd.Ca
         for name, values in code_of.items()
         if len(values) > 1
     }
-    for name in texts.keys() & {*_INTEGERS}:
-        odd += int(by_label(texts[name], lambda text: _integer(text) is None, False).sum())
+    for name, values in code_of.items():
+        is_odd = np.array([value is not None and _is_odd(name, value) for value in values], bool)
+        odd += int(is_odd[codes[name]].sum()) if is_odd.any() else 0
     return texts, odd
+
+
+def _is_odd(name: str, value: Any) -> bool:
+    """Whether a stat has a value that JAX does not write: no text, or text of no number where one is wanted."""
+    if not isinstance(value, str):
+        return True
+    number = _integer(value)
+    if name in _COUNTS:
+        return number is None or number < 0
+    return (name in _INTEGERS and number is None) or (name in _REALS and not np.isfinite(_real(value)))
 
 
 def _values(args: dict[str, Any]) -> dict[str, Any]:
