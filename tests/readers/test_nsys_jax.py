@@ -176,7 +176,7 @@ def test_without_the_table_of_threads_a_note_says_so_and_several_devices_are_unk
     trace = read(with_members(whole, **{"device-metadata.parquet": data.getvalue()}))
     assert trace.events["device"].unique().tolist() == ["gpu:?"]
     evidence = "devices of thunks, whose threads thread-metadata.parquet does not tell"
-    assert losses(trace) == [["details", 2, 2, evidence]]
+    assert losses(trace) == [["events", 2, 2, evidence]]
 
 
 DUMP = "module_0040.jit_f.sm_8.0_gpu_after_optimizations.hlo.pb"
@@ -241,7 +241,7 @@ def test_a_thunk_of_no_length_is_a_row(tmp_path):
 
 
 def test_what_threads_without_a_device_launch_is_on_the_first_device_and_told(tmp_path):
-    path = archive(tmp_path / "a.zip", table(), dumps=[(DUMP, program(1, 1))])
+    path = archive(tmp_path / "a.zip", table(), launcher="python", dumps=[(DUMP, program(1, 1))])
     data = io.BytesIO()
     names = [f"Xla:#global={at},local={at},process=4,slice=0#" for at in (9, 8)]
     pd.DataFrame({("TARGET_INFO_NVTX_CUDA_DEVICE", "name"): names}).to_parquet(data)

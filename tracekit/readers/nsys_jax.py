@@ -72,6 +72,8 @@ _NEWER = {
 _NEEDED = ("Name", "Projected Start", "Projected Duration", "PID", "TID", "RangeId", "ParentId")
 _START, _LENGTH, _IDS = "Projected Start", "Projected Duration", ("PID", "TID")
 _TIMES = (_START, _LENGTH, "Orig Start", "Orig Duration")
+# Past all numbers of processes and threads, and of bytes of a machine's memory or moved in a second.
+_PAST_IDS, _PAST_SIZES = 1 << 32, 1 << 53
 _FURTHEST_NS = 2**61 // _PS_PER_NS
 # What a damaged member raises. RuntimeError: it is encrypted, or packed in a way that Python does not know.
 _OF_DAMAGE = (
@@ -226,6 +228,10 @@ class _Process:
         # What XLA calls each of CUDA's devices.
         names = self._fact("TARGET_INFO_NVTX_CUDA_DEVICE", "name")
         self.cuda_devices = [None if pd.isna(name) else xla_device(name) for name in names]
+        # Null where another of the tables that stand side by side is longer.
+        odd = sum(device is None and not pd.isna(name) for device, name in zip(self.cuda_devices, names, strict=True))
+        if any(self.cuda_devices) and odd:
+            self.lost.append(Lost(Loss.DETAILS, odd, len(names), "XLA's names of CUDA's devices"))
         own = [device for device in (*self.device_of_thread.values(), *self.cuda_devices) if device]
         self.first_device, process = min(own, default=(0, None))
         self.may_drive_several = len({number for number, _ in own}) > 1
@@ -246,14 +252,18 @@ class _Process:
         for column in ("Name", *_IDS) if len(threads) else ():
             if column not in threads:
                 self.lost.append(Lost(Loss.DETAILS, len(threads), len(threads), f"{threads.name} has no {column}"))
-        names, pids, tids = threads.texts("Name", self.lost), *(threads.integers(key, self.lost) for key in _IDS)
+        names = threads.texts("Name", self.lost)
+        pids, tids = (_within(threads, key, _PAST_IDS, self.lost) for key in _IDS)
         devices = map(xla_device, names.fillna(""))
+        self.nameless = {(pid, tid) for name, pid, tid in zip(names.fillna(""), pids, tids, strict=True) if not name}
         return {(pid, tid): device for device, pid, tid in zip(devices, pids, tids, strict=True)}
 
     def _fact(self, table: str, column: str) -> list[Any]:
         """A column of the facts on the devices, which pandas calls by a pair."""
         name, is_text = str((table, column)), column == "name"
-        return [*(self.facts.texts(name, self.lost) if is_text else self.facts.integers(name, self.lost))]
+        if is_text:
+            return [*self.facts.texts(name, self.lost)]
+        return [*_within(self.facts, name, _PAST_SIZES, self.lost, least=0)]
 
     def trace(self) -> Trace:
         ranges, parent = self.ranges.table, self.ranges.parent
@@ -296,7 +306,8 @@ class _Process:
                 f"The archive holds no HLO of {quantity(len(undumped), 'program')} that ran: what their thunks are is "
                 "read from their names."
             )
-        lost = [*self.protos.lost, *self.lost]
+        facts = self._device_facts(devices)
+        lost = [*dict.fromkeys([*self.protos.lost, *self.lost])]
         return Trace(
             events=events,
             spans=frame(SPAN_COLUMNS, self._on_threads(host_ranges, zero)).assign(
@@ -306,7 +317,7 @@ class _Process:
                 LAUNCH_COLUMNS, {**self._on_threads(launched, zero), "correlation_id": launched.index.to_numpy()}
             ),
             ops=ops,
-            devices=self._device_facts(devices),
+            devices=facts,
             hosts=frame(
                 HOST_COLUMNS,
                 {"host": [self.host], "source": [str(self.path)], "world_size": [max(sizes, default=None)]},
@@ -401,12 +412,13 @@ class _Process:
         the first; of those that nothing is known of, on an unknown one, if there may be several."""
         first, unlisted = f"gpu:{self.first_device}", unknown("gpu") if self.may_drive_several else ""
         name_of = {thread: f"gpu:{own[0]}" if own else first for thread, own in self.device_of_thread.items()}
+        name_of |= dict.fromkeys(self.nameless, unlisted or first)
         threads = list(zip(rows["PID"], rows["TID"], strict=True))
         names = [name_of.get(thread, unlisted or first) for thread in threads]
         if count := names.count(unlisted):
             evidence = f"devices of thunks, whose threads {_THREADS} does not tell"
-            self.lost.append(Lost(Loss.DETAILS, count, len(names), evidence))
-        nameless = {thread for thread, own in self.device_of_thread.items() if own is None}
+            self.lost.append(Lost(Loss.EVENTS, count, len(names), evidence))
+        nameless = {thread for thread, own in self.device_of_thread.items() if own is None} - self.nameless
         if self.may_drive_several and (count := sum(thread in nameless for thread in threads)):
             self.notes.append(
                 f"{quantity(count, 'thunk')} launched by threads that are called after no device count as of {first}."
@@ -505,9 +517,21 @@ def _columns(table: ParquetTable, lost: list[Lost]) -> pd.DataFrame:
     if missing := [name for name in needed if called.get(name, name) not in table]:
         raise ValueError(f"its table of projected ranges has no column {missing[0]!r}")
     numbers = {name: table.integers(called.get(name, name)) for name in (*_TIMES, "RangeId")}
-    numbers |= {name: table.integers(called.get(name, name), lost) for name in ("ParentId", *_IDS)}
+    numbers["ParentId"] = table.integers(called.get("ParentId", "ParentId"), lost)
+    numbers |= {name: _within(table, called.get(name, name), _PAST_IDS, lost) for name in _IDS}
     rows = pd.DataFrame({"Name": table.texts(called.get("Name", "Name")), **numbers})
     return rows.assign(**{_LENGTH: table.integers("End") - rows[_START]}) if has_end else rows
+
+
+def _within(table: ParquetTable, column: str, past: int, lost: list[Lost], least: int = 1) -> pd.arrays.IntegerArray:
+    """A column of numbers from `least` to those `past` all that there are; others are null, and counted."""
+    values = table.integers(column, lost)
+    numbers = values.to_numpy(np.int64, na_value=least)
+    odd = (numbers < least) | (numbers >= past)
+    if count := int(odd.sum()):
+        lost.append(Lost(Loss.DETAILS, count, len(table), f"{column} in {table.name} contains numbers of nothing"))
+        values[odd] = pd.NA
+    return values
 
 
 def _timed(rows: pd.DataFrame, clock: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

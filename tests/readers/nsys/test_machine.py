@@ -179,4 +179,4 @@ def test_gpus_whose_numbers_are_no_numbers_are_not_one_gpu(read):
         tables.add("TARGET_INFO_CUDA_DEVICE", pid=process, cudaId=process - 7, gpuId="x", uuid=None)
     trace = read(tables)
     assert rows(trace.events, "name", "device") == [["a", "gpu:0"], ["b", "gpu:1"]]
-    assert rows(trace.losses, "what", "lost", "total") == [["details", 2, 2]]
+    assert rows(trace.losses, "what", "lost", "total") == [["details", 2, 2], ["events", 2, 2]]

@@ -190,7 +190,8 @@ def test_kernels_that_one_call_launched_together_or_a_group_later_have_no_size(r
 def test_payloads_that_are_not_laid_out_as_their_schema_are_noted_and_not_believed(read, payload):
     trace = read(nccl((12, ALL_REDUCE), payload=payload))
     assert rows(trace.events, "bytes", "group") == [[None, None]]
-    assert trace.notes == ("1 payloads of NCCL calls do not match their schemas: their message sizes are unknown.",)
+    assert trace.losses[["what", "lost", "evidence"]].to_numpy().tolist() == [["details", 1, "payloads of NCCL calls"]]
+    assert trace.notes[-1] == "1 payloads of NCCL calls do not match their schemas: their message sizes are unknown."
 
 
 def test_schemas_that_two_processes_registered_differently_are_not_believed(read):

@@ -1,5 +1,6 @@
 """Files given as Nsight Systems exports: each that cannot be read is one sentence, and none is touched."""
 
+import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from tests.readers.nsys.exports import Tables, rows
 from tracekit.errors import TraceError
 from tracekit.readers import nsys
+from tracekit.readers.content import content
+from tracekit.readers.nsys import sqlite_export
 
 
 @pytest.fixture
@@ -50,6 +53,22 @@ def test_a_database_that_is_cut_anywhere_is_said_to_be_cut(export, cut):
     assert message_of(export).startswith(
         f" is truncated: it has {size} of {max(len(whole), 100) if size >= 32 else 100} bytes"
     )
+
+
+@pytest.mark.parametrize("asked", [nsys.read, lambda path: nsys.is_export(path, sure=False)])
+def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(export, monkeypatch, asked):
+    address = sqlite_export._address
+
+    def replaced(path):
+        path.unlink()
+        os.mkfifo(path)
+        return address(path)
+
+    monkeypatch.setattr(sqlite_export, "_address", replaced)
+    if asked is nsys.read:
+        assert message_of(export) == " cannot be read: it is no regular file."
+    else:
+        assert not asked(content(export))
 
 
 def test_a_page_of_rubbish_is_a_broken_database(export):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tracekit.columns import distinct
 from tracekit.devices import MOST_NUMBER
+from tracekit.intervals import sum_exactly
 from tracekit.readers.losses import Lost
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, rows, select, strings, tables_of
@@ -68,21 +69,25 @@ _SIDES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
 # Records of synchronisation, and the calls they are compared with.
 _SYNCS, _EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 _COLUMNS = ("globalPid", "contextId", "streamId", "correlationId", "eventId", "eventSyncId")
+_OF_RECORDS = (*_IDS, "eventId")
 _LANE, _STREAM, _EVENT, _DEVICE = range(4)
 _KINDS = {SyncCall.STREAM_WAIT: _LANE, SyncCall.STREAM: _STREAM, SyncCall.EVENT: _EVENT, SyncCall.DEVICE: _DEVICE}
 # CUPTI's correlation ids are 32 bits wide and count for each process; above them the ids of `Calls` hold the process.
 CORRELATION_BITS = 32
+_PS_PER_NS = 1000
 _NO_RECORD = -2
 
 
 @dataclass(frozen=True)
 class What:
-    """What a row is: its name, how it is classified, and whether the driver itself moved unified memory."""
+    """What a row is: its name, how it is classified, whether the driver itself moved unified memory, and whether
+    what would tell which way it copies is lost."""
 
     name: str
     classification: kinds.Classification
     category: str | None = None
     unified: bool = False
+    is_lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,7 @@ def work(export: Export) -> tuple[Work, list[str]]:
         evidence = "device rows without a valid time"
         export.lost.append(Lost(Loss.EVENTS, int((~valid).sum()), len(valid), evidence))
         rows = select(rows, valid)
+    _count_kindless(export, rows)
     no_number = (rows.device != MISSING) & ((rows.device < 0) | (rows.device >= MOST_NUMBER))
     if count := int(no_number.sum()):
         export.lost.append(Lost(Loss.EVENTS, count, len(no_number), "device rows of GPUs that no machine has"))
@@ -147,13 +153,22 @@ def work(export: Export) -> tuple[Work, list[str]]:
     return rows, notes
 
 
+def _count_kindless(export: Export, rows: Work) -> None:
+    """Count the copies whose kind is lost, by their time."""
+    length = (rows.end_ns - rows.start_ns) * _PS_PER_NS
+    is_lost = np.array([what.is_lost for what in rows.labels], bool)[rows.label]
+    if is_lost.any():
+        evidence = "copies whose kind is lost"
+        export.lost.append(Lost(Loss.KINDS, sum_exactly(length[is_lost]), sum_exactly(length), evidence))
+
+
 def count_lost_tables(export: Export, work: Work, calls: Calls) -> None:
     """Count tables of which other tables prove that they had rows, as lost.
 
     `nsys export` makes no table without rows, or all tables (`--lazy=false`): an empty one alone proves nothing.
     """
     which, names = pd.factorize(calls.name_id)
-    texts = strings(export, names)
+    texts = strings(export, names, never_empty=True)
     names_of_calls = [texts.get(name_id, "") for name_id in names.tolist()]
     number = np.bincount(which, minlength=len(names_of_calls)).tolist()
     is_captured = any(map(begins_capture, names_of_calls))
@@ -239,7 +254,7 @@ def _kernels(export: Export, table: str) -> Work:
     columns = integers(export, table, (*_COMMON, *name_columns), never_null=(*_IDS, *name_columns))
     names = [columns[name] for name in name_columns] or [np.full(len(columns["start"]), MISSING, np.int64)]
     which, first = distinct(*names)
-    texts = strings(export, np.concatenate([ids[first] for ids in names]))
+    texts = strings(export, np.concatenate([ids[first] for ids in names]), never_empty=True)
     labels = []
     for row in first:
         name = next((texts[int(ids[row])] for ids in names if texts.get(int(ids[row]))), UNNAMED_KERNEL)
@@ -249,7 +264,7 @@ def _kernels(export: Export, table: str) -> Work:
 
 def _graphs(export: Export, table: str) -> Work:
     """Launches of whole CUDA graphs (`--cuda-graph-trace=graph`): what they hold is not known."""
-    columns = integers(export, table, (*_COMMON, "graphId"))
+    columns = integers(export, table, (*_COMMON, "graphId"), never_null=(*_IDS, "graphId"))
     which, ids = pd.factorize(columns["graphId"])
     names = ["CUDA graph" if graph == MISSING else f"CUDA graph {graph}" for graph in ids.tolist()]
     return _part(columns, which, [_what(name, Kind.COMPUTE) for name in names])
@@ -283,7 +298,8 @@ def _copies(export: Export, table: str) -> Work:
         way = copies.direction(symbol, apart=True if apart[row] and symbol != _COPY_KINDS[0] else None)
         name = _copy_name(symbol, int(columns["srcKind"][row]), int(columns["dstKind"][row]))
         classification = replace(kinds.classify(name, typed=Kind.MEMCPY), direction=way)
-        labels.append(What(name, classification, unified=symbol.startswith(_UNIFIED)))
+        is_lost = int(columns["copyKind"][row]) not in symbols
+        labels.append(What(name, classification, unified=symbol.startswith(_UNIFIED), is_lost=is_lost))
     return _part(columns, which, labels, columns["bytes"])
 
 
@@ -439,11 +455,14 @@ def _records(export: Export, name: str, work: Work, calls: Calls) -> dict[str, I
     tables = tables_of(export, name)
     if not tables:
         return {column: np.zeros(0, np.int64) for column in _COLUMNS}
-    columns = integers(export, tables[0], _COLUMNS)
+    columns = integers(export, tables[0], _COLUMNS, never_null=_OF_RECORDS, all_or_none=("globalPid",))
     process = process_of(columns["globalPid"])
     # Some exports do not say whose a record is; with one process there is no doubt.
     owners = np.unique(np.concatenate([work.process, calls.process]))
     owners = owners[owners != MISSING]
+    _count_wide(export, columns["correlationId"], name)
+    if len(owners) > 1 and (unowned := int((process == MISSING).sum())):
+        export.lost.append(Lost(Loss.DETAILS, unowned, len(process), f"processes of the records of {name}"))
     return {**columns, "globalPid": np.where(process == MISSING, owners[0], process) if len(owners) == 1 else process}
 
 

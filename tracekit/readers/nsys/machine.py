@@ -1,6 +1,6 @@
 """What an Nsight Systems export says of the machine: host, clock, processes, threads, GPUs and the profiler's warnings.
 
-Ids of processes and threads are serialized: hardware and VM in the upper bits, then 24 bits of pid, then 24 of tid.
+Ids of processes and threads are serialized, as sqlite_export.py says.
 """
 
 import re
@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 
 from tracekit.devices import MOST_NUMBER, unknown
 from tracekit.readers.losses import Lost
-from tracekit.readers.nsys.sqlite_export import MISSING, Export, rows, strings
+from tracekit.readers.nsys.sqlite_export import ID_MASK, MISSING, TID_BITS, Export, rows, strings
 from tracekit.vocabulary.losses import Loss
 
-_TID_BITS = 24
-_ID_MASK = (1 << _TID_BITS) - 1
 _LARGEST = 2**53  # of a size or a bandwidth in bytes or kB, past that of any machine
 _KILO = 1000
-_YEAR_2000_NS = 946_684_800 * 10**9
+_YEAR_2000_NS, _YEAR_2100_NS = 946_684_800 * 10**9, 4_102_444_800 * 10**9
 _NO_HOST = ("", "UNKNOWN", "localhost")
 _EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 # Severities of ENUM_DIAGNOSTIC_SEVERITY_LEVEL, and what a warning must speak of to bear on what is read here.
@@ -34,22 +32,26 @@ _FIRST_FOR_CUDA = {13: (2025, 3)}
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that work ran on: its name in the trace, model, memory and its bandwidth, where the export has them."""
+    """A GPU that work ran on: its name in the trace, model, memory and its bandwidth, where the export has them.
+
+    It `is_guess` where the export tells which GPU other numbers of processes stand for, but not this one.
+    """
 
     name: str
     model: str | None
     memory_bandwidth_bytes_per_s: int | None
     memory_bytes: int | None
+    is_guess: bool
 
 
 def process_of(serialized: NDArray[np.int64]) -> NDArray[np.int64]:
     """The process (with hardware and VM) of each serialized process or thread id; MISSING of what is none."""
-    return np.where(serialized <= 0, MISSING, serialized >> _TID_BITS)
+    return np.where(serialized <= 0, MISSING, serialized >> TID_BITS)
 
 
 def pid(process: int) -> int:
     """The operating system's number of a process that `process_of` gave."""
-    return process & _ID_MASK
+    return process & ID_MASK
 
 
 def processes(ids: Sequence[int]) -> list[str | None]:
@@ -82,9 +84,9 @@ def unix_ns(export: Export, time_ns: int) -> int | None:
         return shifted if abs(shifted) < 1 << 63 else None
     sessions = [start for (start,) in rows(export, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")]
     start = sessions[0] if len(sessions) == 1 else None
-    if isinstance(start, int) and abs(start + shifted) < 1 << 63:
+    if isinstance(start, int) and _YEAR_2000_NS < start < _YEAR_2100_NS and abs(start + shifted) < 1 << 63:
         return start + shifted
-    if start is not None:
+    if len(sessions) == 1:
         export.lost.append(Lost(Loss.DETAILS, 1, None, "TARGET_INFO_SESSION_START_TIME.utcEpochNs is no time"))
     return None
 
@@ -94,9 +96,15 @@ def threads(export: Export, ids: Sequence[int]) -> list[str]:
     thread_names = rows(export, "ThreadNames", "globalTid", "nameId")
     texts = strings(export, np.array([name_id for _, name_id in thread_names if isinstance(name_id, int)], np.int64))
     names = {tid: texts.get(name_id, "") for tid, name_id in thread_names if isinstance(name_id, int)}
+    damaged = sum(
+        not isinstance(name_id, int) or not isinstance(tid, int) or tid <= 0 or not pid(tid >> TID_BITS)
+        for tid, name_id in thread_names
+    )
+    if damaged:
+        export.lost.append(Lost(Loss.DETAILS, damaged, len(thread_names), "names of threads"))
     labels = []
     for tid in ids:
-        number = tid & _ID_MASK
+        number = tid & ID_MASK
         labels.append("thread ?" if tid == MISSING else f"{names[tid]}/{number}" if names.get(tid) else str(number))
     return labels
 
@@ -145,7 +153,7 @@ def gpus(export: Export, pairs: Sequence[tuple[int, int]]) -> tuple[list[Gpu], l
     TARGET_INFO_CUDA_DEVICE tells, in nsys of 2021 TARGET_INFO_CUDA_GPU. Where the numbers are unambiguous they name the
     devices, else nsys's own numbers of the GPUs do. Two processes on one GPU are on one device.
     """
-    identities = _identities(export)
+    identities, is_damaged = _identities(export)
     identity = [identities.get((pid(process), device), ("device", device)) for process, device in pairs]
     by_number: dict[int, set[tuple[object, ...]]] = {}
     for (_, device), gpu in zip(pairs, identity, strict=True):
@@ -169,17 +177,24 @@ def gpus(export: Export, pairs: Sequence[tuple[int, int]]) -> tuple[list[Gpu], l
             "the same GPU for each; it counts as one."
         )
     facts = _facts(export)
-    gpus_of_pairs = []
+    gpus_of_pairs: list[Gpu] = []
+    unfound = 0
     for (process, device), gpu in zip(pairs, identity, strict=True):
-        known_facts = next(
-            (facts[key] for key in (gpu[:2], (pid(process), device), device) if key in facts), (None, None, None)
+        key = next((key for key in (gpu[:2], (pid(process), device), device) if key in facts), None)
+        unfound += key is None and device != MISSING
+        known_facts = (None, None, None) if key is None else facts[key]
+        name = unknown("gpu") if device == MISSING else f"gpu:{numbers[gpu]}"
+        gpus_of_pairs.append(Gpu(name, *known_facts, is_guess=gpu[0] == "device" and (is_damaged or bool(identities))))
+    if facts and unfound:
+        export.lost.append(
+            Lost(Loss.DETAILS, unfound, len(pairs), "models of GPUs that worked, of which others are told")
         )
-        gpus_of_pairs.append(Gpu(unknown("gpu") if device == MISSING else f"gpu:{numbers[gpu]}", *known_facts))
     return gpus_of_pairs, notes
 
 
-def _identities(export: Export) -> dict[tuple[object, object], tuple[object, ...]]:
-    """(pid, CUDA device number) -> what is the same for all processes on one GPU, or one part (MIG) of it."""
+def _identities(export: Export) -> tuple[dict[tuple[object, object], tuple[object, ...]], bool]:
+    """(pid, CUDA device number) -> what is the same for all processes on one GPU, or one part (MIG) of it; and whether
+    some of them are damaged, which are counted."""
     identities: dict[tuple[object, object], tuple[object, ...]] = {}
     for process, device, bus in rows(export, "TARGET_INFO_CUDA_GPU", "pid", "deviceId", "pciBusId"):
         if process is not None and device is not None and bus:
@@ -190,12 +205,12 @@ def _identities(export: Export) -> dict[tuple[object, object], tuple[object, ...
     for process, device, gpu, uuid in mappings:
         if isinstance(process, int) and isinstance(device, int) and isinstance(gpu, int) and 0 <= gpu < MOST_NUMBER:
             identities[process, device] = ("gpu", gpu, None if gpu in without_uuid else uuid)
-        else:
-            damaged += None not in (process, device, gpu)
+        else:  # the numbers of GPUs may be null all together
+            damaged += not isinstance(process, int) or not isinstance(device, int) or gpu is not None
     if damaged:
         evidence = "numbers of GPUs in TARGET_INFO_CUDA_DEVICE"
         export.lost.append(Lost(Loss.DETAILS, damaged, len(mappings), evidence))
-    return identities
+    return identities, bool(damaged)
 
 
 def _gpu_numbers(identities: set[tuple[object, ...]]) -> dict[tuple[object, ...], int]:
@@ -214,9 +229,11 @@ def _facts(export: Export) -> dict[object, tuple[str | None, int | None, int | N
     in the one and 760080000 in the other.
     """
     facts_of: dict[object, tuple[str | None, int | None, int | None]] = {}
+    damaged = 0
     for gpu, number, old_number, model, bandwidth, size in rows(
         export, "TARGET_INFO_GPU", "id", "cuDevice", "deviceId", "name", "memoryBandwidth", "totalMemory"
     ):
+        damaged += _is_damaged(model, bandwidth, size)
         facts = (str(model) if model else None, _positive(bandwidth), _positive(size))
         facts_of["gpu", gpu] = facts
         device = next((value for value in (number, old_number, gpu) if value is not None), None)
@@ -224,10 +241,18 @@ def _facts(export: Export) -> dict[object, tuple[str | None, int | None, int | N
     for process, device, model, bandwidth, size in rows(
         export, "TARGET_INFO_CUDA_GPU", "pid", "deviceId", "name", "globalMemoryBandwidth", "globalMemorySize"
     ):
+        damaged += _is_damaged(model, bandwidth, size)
         kilobytes_per_s = _positive(bandwidth)
         bytes_per_s = None if kilobytes_per_s is None else kilobytes_per_s * _KILO
         facts_of[process, device] = (str(model) if model else None, bytes_per_s, _positive(size))
+    if damaged:
+        export.lost.append(Lost(Loss.DETAILS, damaged, None, "models of GPUs, or their memory"))
     return facts_of
+
+
+def _is_damaged(model: object, *sizes: object) -> bool:
+    """Whether what is told of a GPU is no text, or no numbers; what is not told is null, or 0."""
+    return not isinstance(model, str | None) or any(size not in (None, 0) and _positive(size) is None for size in sizes)
 
 
 def _positive(value: object) -> int | None:

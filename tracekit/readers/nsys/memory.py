@@ -12,9 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import categorical, constant, frame
+from tracekit.readers.losses import Lost
 from tracekit.readers.nsys import machine
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, integers, tables_of
 from tracekit.trace import MEMORY_COLUMNS
+from tracekit.vocabulary.losses import Loss
 
 _TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _PS_PER_NS = 1000
@@ -48,12 +50,17 @@ class Allocations:
 def allocations(export: Export) -> tuple[Allocations, list[str]]:
     """What the export says of memory, and a note on rows that lack something."""
     tables = tables_of(export, _TABLE)
-    columns = integers(export, tables[0], _COLUMNS) if tables else dict.fromkeys(_COLUMNS, np.zeros(0, np.int64))
+    columns = (
+        integers(export, tables[0], _COLUMNS, never_null=_COLUMNS)
+        if tables
+        else dict.fromkeys(_COLUMNS, np.zeros(0, np.int64))
+    )
     start, size, operation = columns["start"], columns["bytes"], columns["memoryOperationType"]
     usable = (start != MISSING) & (size >= 0) & ((operation == _ALLOCATION) | (operation == _RELEASE))
     notes = []
     if skipped := int((~usable).sum()):
         notes.append(f"{skipped} of {len(usable)} allocation events do not state their bytes and were skipped.")
+        export.lost.append(Lost(Loss.DETAILS, skipped, len(usable), "allocation events without time, bytes or kind"))
     rows = np.flatnonzero(usable)[np.argsort(start[usable], kind="stable")]
     size = np.where(operation == _RELEASE, -size, size)[rows]
     made = Allocations(

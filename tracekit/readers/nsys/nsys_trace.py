@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tracekit import nsys_program
 from tracekit.columns import categorical, concat, constant, distinct, frame
-from tracekit.devices import natural
+from tracekit.devices import MOST_NUMBER, natural
 from tracekit.errors import TraceError
 from tracekit.readers import losses, polling
 from tracekit.readers.losses import Lost
@@ -227,10 +227,24 @@ def _devices(
     """The device of each row and of each allocation (null for memory elsewhere), all devices (DEVICE_COLUMNS), and
     notes."""
     on_device = allocations.on_device
+    nowhere = (allocations.device < 0) | (allocations.device >= MOST_NUMBER)
+    nowhere |= (allocations.process == MISSING) & bool((work.process != MISSING).any())
+    if count := int((on_device & nowhere).sum()):
+        export.lost.append(Lost(Loss.DETAILS, count, len(on_device), "processes or GPUs of allocations"))
+    on_device = on_device & ~nowhere
     process = np.concatenate([work.process, allocations.process[on_device]])
     number = np.concatenate([work.device, allocations.device[on_device]])
     pair, first = distinct(process, number)
     gpus, notes = machine.gpus(export, [(int(process[row]), int(number[row])) for row in first])
+    is_guess = np.array([gpu.is_guess for gpu in gpus] + [False])[pair]
+    is_guess &= number != MISSING
+    for is_its, what, evidence in (
+        (is_guess[: len(work.process)], Loss.EVENTS, "device rows"),
+        (is_guess[len(work.process) :], Loss.DETAILS, "allocations"),
+    ):
+        if count := int(is_its.sum()):
+            told = "whose GPU TARGET_INFO_CUDA_DEVICE does not tell, as it does that of others"
+            export.lost.append(Lost(what, count, len(is_its), f"{evidence} {told}"))
     of_allocation = np.full(len(on_device), len(gpus))
     of_allocation[on_device] = pair[len(work.process) :]
     facts = sorted({gpu.name: gpu for gpu in gpus}.values(), key=lambda gpu: natural(gpu.name))

@@ -23,6 +23,7 @@ from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import (
     MISSING,
     Export,
+    count_odd_types,
     decoded,
     integers,
     rows,
@@ -60,6 +61,7 @@ _WORDS = (18, 22)  # uint64, size_t
 _SIZE = "Message size [bytes]"
 _COMMUNICATOR = "NCCL communicator ID"
 _LARGEST = 1 << 62
+_PAST_TYPES = 1 << 32
 
 # (domain, schema) -> size of the fields, offset of the message size, offset of the communicator.
 _Fields = Mapping[tuple[int, int], tuple[int, int, int]]
@@ -101,7 +103,8 @@ def read(export: Export) -> tuple[Ranges, list[str]]:
     if not tables:
         return _NO_RANGES, notes
     condition = _is_of_type(export, tables[0])
-    columns = integers(export, tables[0], ("start", "end", "globalTid", "textId", "domainId", "eventType"), condition)
+    names_of_columns = ("start", "end", "globalTid", "textId", "domainId", "eventType")
+    columns = integers(export, tables[0], names_of_columns, condition, all_or_none=("domainId",))
     start, end = columns["start"], columns["end"]
     is_open = (start != MISSING) & (end == MISSING)
     if len(end) and "end" not in export.tables[tables[0]]:
@@ -114,10 +117,12 @@ def read(export: Export) -> tuple[Ranges, list[str]]:
     for count, total, what, evidence in (
         (untyped, all_rows, Loss.EVENTS, "NVTX events that do not say what they are"),
         (int((~good & ~is_open).sum()), all_rows, Loss.EVENTS, "NVTX ranges without a valid time"),
-        (int((columns["globalTid"] == MISSING).sum()), len(good), Loss.DETAILS, "threads of NVTX ranges"),
+        (int((columns["globalTid"] <= 0).sum()), len(good), Loss.DETAILS, "threads of NVTX ranges"),
     ):
         if count:
             export.lost.append(Lost(what, count, total, evidence))
+    count_odd_types(export, tables[0], "text", ("text",))
+    count_odd_types(export, tables[0], "binaryData", ("blob",))
     name, names = _names(export, tables[0], condition, columns)
     pushed = np.isin(columns["eventType"], (*_PUSHED, MISSING))
     ranges = Ranges(columns["start"], columns["end"], columns["globalTid"], name, pushed, names)
@@ -176,7 +181,9 @@ def _domains(export: Export, table: str) -> dict[tuple[int, int], str]:
         decoded(text) or registered.get(text_id)
         for text, text_id in zip(texts_of_rows, columns["textId"].tolist(), strict=True)
     ]
-    keys = zip(process_of(columns["globalTid"]).tolist(), columns["domainId"].tolist(), strict=True)
+    keys = [*zip(process_of(columns["globalTid"]).tolist(), columns["domainId"].tolist(), strict=True)]
+    if damaged := sum(not name or MISSING in key for key, name in zip(keys, names, strict=True)):
+        export.lost.append(Lost(Loss.DETAILS, damaged, len(names), "names of NVTX's domains, or whose they are"))
     return {key: name for key, name in zip(keys, names, strict=True) if name}
 
 
@@ -284,6 +291,8 @@ def _nccl_calls(export: Export, fields: _Fields) -> tuple[Ranges, NDArray[np.int
     unnamed = np.zeros(len(good), np.int64)
     ranges = select(Ranges(columns["start"], columns["end"], columns["globalTid"], unnamed, good, ("",)), good)
     notes = [f"{odd} payloads of NCCL calls do not match their schemas: their message sizes are unknown."]
+    if odd:
+        export.lost.append(Lost(Loss.DETAILS, odd, len(good), "payloads of NCCL calls"))
     return ranges, size[good], communicator[good], notes if odd else []
 
 
@@ -293,22 +302,19 @@ def _fields(export: Export) -> _Fields:
     Schemas that several processes registered under the same ids, but differently, are left out.
     """
     offsets: dict[tuple[object, object], dict[str, set[object]]] = {}
-    entries, damaged = 0, 0
-    for domain, schema, name, kind, offset in rows(
-        export, "NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "name", "type", "offset"
-    ):
-        entries += 1
-        damaged += not isinstance(kind, int) or not isinstance(name, str) or not isinstance(offset, int | None)
-        if kind in _WORDS and name in (_SIZE, _COMMUNICATOR):
-            offsets.setdefault((domain, schema), {}).setdefault(str(name), set()).add(offset or 0)
     sizes: dict[tuple[object, object], set[object]] = {}
     for domain, schema, size in rows(export, "NVTX_PAYLOAD_SCHEMAS", "domainId", "schemaId", "payloadSize"):
         sizes.setdefault((domain, schema), set()).add(size)
+    entries = rows(export, "NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "name", "type", "offset")
+    damaged = _damaged_entries(entries, sizes)
+    for domain, schema, name, kind, offset in entries:
+        if kind in _WORDS and name in (_SIZE, _COMMUNICATOR):
+            offsets.setdefault((domain, schema), {}).setdefault(str(name), set()).add(offset or 0)
     if sizes and not entries:
         evidence = "no rows of NVTX_PAYLOAD_SCHEMA_ENTRIES, which NVTX_PAYLOAD_SCHEMAS has the sizes of"
         export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
     if damaged:
-        export.lost.append(Lost(Loss.DETAILS, damaged, entries, "entries of the schemas of NVTX's payloads"))
+        export.lost.append(Lost(Loss.DETAILS, damaged, len(entries), "entries of the schemas of NVTX's payloads"))
     sizeless = sum(
         None in key or not any(isinstance(size, int) and size >= 8 for size in sizes.get(key, ())) for key in offsets
     )
@@ -325,6 +331,23 @@ def _fields(export: Export) -> _Fields:
     if damaged_schemas := sizeless + outside:
         export.lost.append(Lost(Loss.DETAILS, damaged_schemas, len(offsets), "schemas of NCCL's payloads"))
     return fields
+
+
+def _damaged_entries(entries: Sequence[tuple[object, ...]], sizes: Mapping[tuple[object, object], set[object]]) -> int:
+    """How many entries of schemas are none that NVTX takes, or lie outside of their schemas, or at the beginning of one
+    where another is; whether those of message sizes lie well, `_fields` tells."""
+    of_messages = {(domain, schema) for domain, schema, name, *_ in entries if name == _SIZE}
+    first: dict[tuple[object, object], object] = {}
+    damaged = 0
+    for domain, schema, name, kind, offset in entries:
+        is_good = isinstance(kind, int) and 0 < kind < _PAST_TYPES and isinstance(name, str)
+        is_good &= isinstance(offset, int | None)
+        if is_good and sizes and (domain, schema) not in of_messages:
+            size = max((size for size in sizes.get((domain, schema), ()) if isinstance(size, int)), default=0)
+            is_good = 0 <= int(str(offset or 0)) < size
+            is_good &= bool(offset) or first.setdefault((domain, schema), name) == name
+        damaged += not is_good
+    return damaged
 
 
 def _payloads(

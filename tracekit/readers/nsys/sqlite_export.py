@@ -5,10 +5,14 @@ known of it: https://docs.nvidia.com/nsight-systems/UserGuide/index.html (SQLite
 nsys 2021 to 2026. Nothing is written, neither into the file nor beside it.
 """
 
+import errno
+import os
 import re
 import sqlite3
+import stat
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +35,18 @@ _OWN_TABLES = frozenset({"META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME", "
 
 # What stands for NULL in an integer column.
 MISSING = -(2**63)
+# Serialized ids of processes and threads: hardware and VM in the upper bits, then 24 bits of pid, then 24 of tid.
+TID_BITS = 24
+ID_MASK = (1 << TID_BITS) - 1
+_SERIALIZED = ("globalPid", "globalTid")
+# Of columns of these names the first number past all that Nsight Systems writes: CUPTI's ids and enumerations are 32
+# bits wide, and no machine moves so many bytes at once.
+_IDS, _BYTES = 1 << 32, 1 << 53
+_PAST = {
+    **dict.fromkeys(("contextId", "streamId", "eventId", "eventSyncId", "domainId", "copyKind"), _IDS),
+    **dict.fromkeys(("srcKind", "dstKind", "srcDeviceId", "dstDeviceId", "memKind", "memoryOperationType"), _IDS),
+    "bytes": _BYTES,
+}
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100
@@ -40,6 +56,7 @@ _NOTHING = np.zeros(0, np.int64)
 # Of a damaged file, pages may hold each other many times over: a file of 19 kB gave rows until there was no memory. No
 # row takes less than a byte, and reading real exports takes at most one step of SQLite's machine a byte.
 _STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 10**8, 50, 10**6
+_LONGEST_WAIT_S = 0.2
 _COMPUTED, _VIEW = "columns that are computed, not stored", "a view, not a table"
 _REPEATED = "its pages hold the same rows over and over"
 _AGAIN = "Export the report again with `nsys export --type sqlite`."
@@ -73,8 +90,10 @@ def is_export(content: Content, sure: bool) -> bool:
     if sure:
         return True
     try:
-        with closing(sqlite3.connect(_address(content.path), uri=True)) as file:
+        with closing(_connected(content.path)) as file:
             tables = {str(name) for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except OSError:
+        return False
     except (sqlite3.Error, UnicodeDecodeError):  # SQLite words some errors with the broken bytes themselves
         return True
     return any(name in _OWN_TABLES or name.startswith("CUPTI_ACTIVITY_KIND_") for name in tables)
@@ -105,6 +124,29 @@ def export_hint(path: Path) -> str:
 def _address(path: Path) -> str:
     """The URI under which SQLite reads a file: no lock is taken and no -wal or -shm file is made beside it."""
     return f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """A connection to the file at `path`. Raises OSError where a pipe took its place since it was looked at, for whose
+    writer SQLite would wait without end."""
+    is_open = threading.Event()
+
+    def write_nothing() -> None:
+        while not is_open.wait(_LONGEST_WAIT_S):
+            with suppress(OSError):
+                if stat.S_ISFIFO(path.stat().st_mode):
+                    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+
+    writer = threading.Thread(target=write_nothing, daemon=True)
+    writer.start()
+    try:
+        connection = sqlite3.connect(_address(path), uri=True)
+    finally:
+        is_open.set()
+        writer.join()
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return connection
 
 
 @contextmanager
@@ -144,9 +186,11 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
 def _connection(path: Path) -> sqlite3.Connection:
     _check_file(path)
     try:
-        return sqlite3.connect(_address(path), uri=True)
+        return _connected(path)
     except sqlite3.Error as error:
         raise TraceError(f"{path} cannot be opened: {error}.") from None
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _bound(connection: sqlite3.Connection) -> int:
@@ -270,12 +314,19 @@ def tables_of(export: Export, *names: str) -> list[str]:
 
 
 def integers(
-    export: Export, table: str, columns: Sequence[str], where: str = "", never_null: Collection[str] = ()
+    export: Export,
+    table: str,
+    columns: Sequence[str],
+    where: str = "",
+    never_null: Collection[str] = (),
+    all_or_none: Collection[str] = (),
 ) -> dict[str, NDArray[np.int64]]:
     """Each of `columns` of a table as int64, shape (rows,), in the table's order; NULL and absent ones are MISSING.
 
-    So are values that are no integers, which are counted in `Export.lost`, and NULL in the columns which are
-    `never_null` in what nsys writes, or such a column that is absent. `where` is a condition in SQL.
+    So are values that are no integers, or numbers that a column of its name never has, which are counted in
+    `Export.lost`; and so is NULL in the columns which are `never_null` in what nsys writes, such a column that is
+    absent, and NULL in those of which some exports have `all_or_none`, where others are not. `where` is a condition in
+    SQL.
     """
     # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
     # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
@@ -304,14 +355,33 @@ def integers(
         before = at
     values = {name: np.concatenate([_NOTHING, *part]) for name, part in zip(have, parts, strict=True)}
     for name in have:
-        nulls = int((values[name] == MISSING).sum()) - bad[name] if name in never_null else 0
-        for count, what in ((bad[name], "contains values that are not integers"), (nulls, "is null")):
+        nulls = int((values[name] == MISSING).sum()) - bad[name]
+        is_lost = name in never_null or (name in all_or_none and nulls + bad[name] < rows_read)
+        values[name], odd = _without_odd(name, values[name])
+        for count, what in (
+            (bad[name], "contains values that are not integers"),
+            (odd, "contains numbers that Nsight Systems does not write"),
+            (nulls if is_lost else 0, "is null"),
+        ):
             if count > 0:
                 export.lost.append(Lost(Loss.DETAILS, count, rows_read, f"{table}.{name} {what}"))
     for name in never_null:
         if rows_read and name not in have:
             export.lost.append(Lost(Loss.DETAILS, rows_read, rows_read, f"{table}.{name} is missing"))
     return {name: values.get(name, np.full(rows_read, MISSING, np.int64)) for name in columns}
+
+
+def _without_odd(name: str, values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """The values of a column without the numbers that none of its name has, and how many these are."""
+    if name in _SERIALIZED:  # no process has the number 0, which stands alone for none
+        odd = (values < 0) | ((values != 0) & (values >> TID_BITS & ID_MASK == 0))
+    elif name in _PAST:
+        odd = (values < 0) | (values >= _PAST[name])
+    else:
+        return values, 0
+    odd &= values != MISSING
+    count = int(odd.sum())
+    return (np.where(odd, MISSING, values) if count else values), count
 
 
 def _parsed(text: bytes, length: int) -> NDArray[np.int64] | None:
@@ -361,8 +431,11 @@ def _select(export: Export, what: str, table: str, where: str, after: str = "") 
     return f'SELECT {what} FROM "{table}"{" WHERE " + " AND ".join(conditions) if conditions else ""} ORDER BY rowid'
 
 
-def strings(export: Export, ids: NDArray[np.int64]) -> dict[int, str]:
-    """The texts of the string ids that exist among `ids`; of millions of strings only those are read."""
+def strings(export: Export, ids: NDArray[np.int64], never_empty: bool = False) -> dict[int, str]:
+    """The texts of the string ids that exist among `ids`; of millions of strings only those are read.
+
+    Those that do not are counted, and so are texts without a letter where they are `never_empty`.
+    """
     wanted_ids = np.sort(pd.unique(ids[ids != MISSING])).tolist()
     limit = f" AND rowid <= {export.limits[parquet_export.STRINGS]}" if parquet_export.STRINGS in export.limits else ""
     texts_by_id: dict[int, str] = {}
@@ -374,7 +447,7 @@ def strings(export: Export, ids: NDArray[np.int64]) -> dict[int, str]:
             f"FROM {parquet_export.STRINGS} WHERE id IN ({chunk}){limit}"
         ):
             texts_by_id[key] = decoded(value) or ""
-            nulls += value is None
+            nulls += value is None or (never_empty and not texts_by_id[key])
     missing = len(wanted_ids) - len(texts_by_id) + nulls
     if missing > 0:
         evidence = f"{parquet_export.STRINGS} lacks {missing:,} of the {len(wanted_ids):,} names that events have"
@@ -394,9 +467,26 @@ def rows(export: Export, table: str, *columns: str) -> list[tuple[object, ...]]:
     if have is None:
         return []
     selected = ", ".join(f'"{name}"' if name in have else "NULL" for name in columns)
+    of_bytes = " + ".join(f"(typeof(\"{name}\") = 'blob')" for name in columns if name in have) or "0"
     limit = f" WHERE rowid <= {export.limits[table]}" if table in export.limits else ""
-    found = _fetched(export, f'SELECT {selected} FROM "{table}"{limit}')
-    return [tuple(decoded(value) if isinstance(value, bytes) else value for value in row) for row in found]
+    found = _fetched(export, f'SELECT {of_bytes}, {selected} FROM "{table}"{limit}')
+    if damaged := sum(row[0] for row in found):
+        evidence = f"{table} contains bytes where texts or numbers belong"
+        export.lost.append(Lost(Loss.DETAILS, damaged, len(found), evidence))
+    return [tuple(decoded(value) if isinstance(value, bytes) else value for value in row[1:]) for row in found]
+
+
+def count_odd_types(export: Export, table: str, column: str, kinds: Sequence[str]) -> None:
+    """Count the values of a column that are of none of these kinds of SQLite, nor NULL, where others are."""
+    if column not in export.tables[table]:
+        return
+    right = ", ".join(f"'{kind}'" for kind in kinds)
+    kind_of = f'typeof("{column}")'
+    found = _fetched(export, _select(export, "rowid", table, f"{kind_of} NOT IN ({right}, 'null')"))
+    others = f'SELECT 1 FROM "{table}" WHERE {kind_of} IN ({right}) LIMIT 1'
+    if found and export.connection.execute(others).fetchone():
+        evidence = f"{table}.{column} contains values that are no {' or '.join(kinds)}"
+        export.lost.append(Lost(Loss.DETAILS, len(found), None, evidence))
 
 
 def has_rows(export: Export, table: str) -> bool:
