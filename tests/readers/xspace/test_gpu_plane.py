@@ -303,7 +303,7 @@ def test_a_kernel_of_a_call_is_told_by_its_name_and_a_copy_that_hlo_asked_for_st
 
 
 def test_cuda_graphs_that_hide_hlo_names_are_noted_with_their_share_and_the_flag(tmp_path):
-    plane = PlaneText("/device:GPU:0").event(STREAM, "a", 0, 30, cuda_graph_id=4)
+    plane = PlaneText("/device:GPU:0").event(STREAM, "a", 0, 30, correlation_id=8, cuda_graph_id=4)
     plane.event(STREAM, "b", 100, 10, correlation_id=9).event(STREAM, "c", 200, 60, correlation_id=3)
     host = PlaneText("/host:CPU").event("t", "cuGraphLaunch (CudaGraph:5)", 0, 1, correlation_id=9)
     host.event("t", "cuLaunchKernel", 2, 1, correlation_id=3)

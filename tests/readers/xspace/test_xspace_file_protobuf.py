@@ -105,7 +105,8 @@ def _columns(plane):
     for at, line in enumerate(plane.lines):
         for event in line.events:
             many = event.num_occurrences if event.WhichOneof("data") == "num_occurrences" else -1
-            events.append((at, event.metadata_id, event.offset_ps, event.duration_ps, many))
+            duration = event.duration_ps if event.WhichOneof("data") else -1  # writers write 0, too: it is damaged
+            events.append((at, event.metadata_id, event.offset_ps, duration, many))
             event_stats = {}
             for stat in event.stats:
                 kind = stat.WhichOneof("value")
