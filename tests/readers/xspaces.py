@@ -8,6 +8,10 @@ from jax.profiler import ProfileData
 Value = int | float | str | bytes
 
 
+class Ref(str):
+    """A text that stands as the name of a stat, and is referred to: of all texts that repeat, XLA writes them so."""
+
+
 def write(path: Path, text: str) -> Path:
     """Serialise the text proto of an XSpace into `path`; bad text does not raise there, so emptiness is asserted."""
     data = ProfileData.text_proto_to_serialized_xspace(text)
@@ -25,7 +29,8 @@ def quote(value: str | bytes) -> str:
 class PlaneText:
     """A text proto of one plane, built event by event; ids are handed out by name.
 
-    Integer stats are int64, floats double, strings str and bytes bytes. `stats` of the constructor are the plane's own.
+    Integer stats are int64, floats double, strings str (`Ref` ref) and bytes bytes. `stats` of the
+    constructor are the plane's own.
     """
 
     def __init__(self, name: str, **stats: Value) -> None:
@@ -74,8 +79,11 @@ class PlaneText:
 
     def _stats(self, stats: Mapping[str, Value]) -> str:
         return "".join(
-            f"stats {{ metadata_id: {self._stat(key)} {_typed_value(value)} }} " for key, value in stats.items()
+            f"stats {{ metadata_id: {self._stat(key)} {self._value(value)} }} " for key, value in stats.items()
         )
+
+    def _value(self, value: Value) -> str:
+        return f"ref_value: {self._stat(value)}" if isinstance(value, Ref) else _typed_value(value)
 
     def _stat(self, name: str) -> int:
         return self.stats.setdefault(name, len(self.stats) + 1)

@@ -5,6 +5,7 @@ Python, so that the same source runs plain on small files and compiled on large 
 bytes, a memory map or a uint8 array, and raise `Broken` instead of reading past `end`.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 # Of a tag the C++ library takes 32 bits, of however many bytes: 8a 80 80 80 10 is field 1, as 0a is.
 TAG_BITS = 0xFFFFFFFF
-
+# Lines may be broken and indented in a text; no other of these characters stands in one.
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 
 Span = tuple[int, int]
 
@@ -87,6 +89,15 @@ def fields(buf: Any, start: int, end: int) -> Iterator[tuple[int, int, int, int]
 def text(buf: Any, start: int, end: int) -> str:
     """The string in [start, end); bytes that are no UTF-8 stay visible as `\\xNN`."""
     return bytes(buf[start:end]).decode("utf-8", errors="backslashreplace")
+
+
+def is_text(buf: Any, start: int, end: int) -> bool:
+    """Whether the bytes in [start, end) are what a profiler writes as a text: UTF-8 without control characters."""
+    try:
+        text = bytes(buf[start:end]).decode()
+    except UnicodeDecodeError:
+        return False
+    return text.isprintable() or not _CONTROL.search(text)
 
 
 class Fields:

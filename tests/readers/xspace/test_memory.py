@@ -100,7 +100,10 @@ def test_events_that_do_not_say_what_is_in_use_are_skipped_with_a_note(tmp_path)
     trace = read(write(tmp_path / "host.xplane.pb", plane.text()))
     assert (len(trace.memory), trace.notes) == (
         1,
-        ("2 of 3 allocation events do not state the bytes in use and were skipped.",),
+        (
+            "2 of 3 allocation events do not state the bytes in use and were skipped.",
+            "2 of 3 details of devices and events could not be read (numbers of allocations).",
+        ),
     )
 
 

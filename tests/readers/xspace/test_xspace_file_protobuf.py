@@ -141,8 +141,9 @@ def _assert_same(path, oracle):
     assert [plane.name for plane in space.planes] == [plane.name for plane in truth.planes]
     for plane, expected in zip(space.planes, truth.planes, strict=True):
         names = {key: metadata.name for key, metadata in expected.stat_metadata.items()}
-        assert plane.stat_names == {number: name for number, name in names.items() if name}
-        assert plane.stats == _stats(expected, names)
+        assert plane.stat_names == names
+        own_stats = _stats(expected, names)
+        assert plane.stats == {key: own_stats[key] for key in own_stats if key in names.values()}
         assert plane.lines == [
             xspace_file.Line(line.id, line.name, line.display_name, line.timestamp_ns, line.duration_ps)
             for line in expected.lines

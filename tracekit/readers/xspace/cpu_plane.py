@@ -32,6 +32,7 @@ from tracekit import intervals
 from tracekit.columns import categorical, concat, constant, distinct, frame
 from tracekit.devices import unknown
 from tracekit.readers import nested
+from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import host_events, planes
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import DeviceRows, Lookup
@@ -50,6 +51,7 @@ from tracekit.vocabulary.host_calls import (
     rendezvous_collective,
 )
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss
 
 STATS = (
     *("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "global_device_id", "_p", "_c", "name"),
@@ -82,7 +84,19 @@ def read(host: str, events: HostEvents, lookup: Lookup, accelerated: bool, first
     of_row = ids[calls] if len(ids) else calls
     rows = rows.assign(correlation_id=pd.arrays.IntegerArray(of_row, calls < 0))
     columns = {name: rows[name].array for name in EVENT_COLUMNS}
-    return DeviceRows(columns, operations, notes, frame(LAUNCH_COLUMNS, launches))
+    lost = [] if accelerated else _lost_thunks(events)
+    return DeviceRows(columns, operations, notes, frame(LAUNCH_COLUMNS, launches), lost)
+
+
+def _lost_thunks(events: HostEvents) -> list[Lost]:
+    """The thunks that lack one of the stats that XLA gives to all of them, where stats are lost."""
+    parts = [events.plane.has(stat) for stat in ("hlo_op", "hlo_module", "program_id")]
+    whole = np.logical_and.reduce([*parts, events.plane.numbers("device_ordinal")[1]])
+    count = int((np.logical_or.reduce(parts) & ~whole).sum())
+    # Older versions of XLA wrote fewer of them.
+    if not count or not events.plane.lost_stats:
+        return []
+    return [Lost(Loss.EVENTS, count, count + int(whole.sum()), "CPU ops that lack a module, a program or a device")]
 
 
 def _thunks(

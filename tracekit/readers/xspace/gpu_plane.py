@@ -20,6 +20,7 @@ from tracekit import intervals
 from tracekit.columns import by_label, categorical, constant, distinct, labels
 from tracekit.devices import number
 from tracekit.readers.hlo.instruction import MOVES, Op
+from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import planes
 from tracekit.readers.xspace.host_events import Calls
 from tracekit.readers.xspace.planes import DeviceRows, Once, Plane, PlaneEvents
@@ -27,12 +28,13 @@ from tracekit.units import percent
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.host_calls import sync_call
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss
 
 # Records of memory that was held, allocated or given back: they last as long as that, and nothing runs.
-_MEMORY_STATS = ("MemoryResidency_details", "memalloc_details", "MemFree_details")
+MEMORY_STATS = ("MemoryResidency_details", "memalloc_details", "MemFree_details")
 STATS = (
     *("correlation_id", "hlo_op", "hlo_module", "program_id", "run_id", "group_id"),
-    *("memcpy_details", "Memset_details", "cuda_graph_id", *_MEMORY_STATS),
+    *("memcpy_details", "Memset_details", "cuda_graph_id", *MEMORY_STATS),
     *("theoretical_occupancy_pct", "kernel_details"),
 )
 
@@ -124,7 +126,21 @@ def read(
             f"{missing} of {len(hlo.ops)} distinct ops have no HLO proto: their kernels are classified by name."
         )
     notes += _graph_notes(events, hlo, calls)
-    return DeviceRows(data, hlo.operations, notes)
+    lost = _unlinked(plane, data["correlation_id"])
+    if count := int(by_label(details, lambda text: not _FIELD.search(text)).sum()):
+        lost.append(Lost(Loss.DETAILS, count, len(rows), f"records of copies of {device}"))
+    return DeviceRows(data, hlo.operations, notes, lost=lost)
+
+
+def _unlinked(plane: Plane, ids: pd.arrays.IntegerArray) -> list[Lost]:
+    """The rows that have lost their correlation `ids`, without which nothing tells what they waited for, where stats
+    of the plane are lost."""
+    count = int(ids.isna().sum())
+    if not count or not plane.lost_stats:  # who writes other work may give it none
+        return []
+    return [
+        Lost(Loss.EVENTS, count, len(ids), f"the correlation ids of {plane.name}, which tell what launched its work")
+    ]
 
 
 def _classify(
@@ -170,7 +186,7 @@ def _work(events: PlaneEvents, once: Once) -> tuple[PlaneEvents, list[str]]:
         if unknown:
             notes.append(f"lines of unknown meaning were skipped: {', '.join(unknown)}.")
     idle = by_label(plane.names, once(_is_no_work))[rows]
-    for stat in _MEMORY_STATS:
+    for stat in MEMORY_STATS:
         idle |= plane.has(stat)[rows]
     if idle.any():
         notes.append(f"{idle.sum()} records of memory use and of waiting were skipped: they are not work.")

@@ -20,6 +20,7 @@ from pandas.api.types import union_categoricals
 
 from tracekit import intervals
 from tracekit.columns import by_label, categorical, constant, frame
+from tracekit.readers.losses import Lost
 from tracekit.readers.xspace.host_threads import callers
 from tracekit.readers.xspace.planes import Plane, XSpace, integers, line_names
 from tracekit.trace import LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS
@@ -33,6 +34,8 @@ from tracekit.vocabulary.host_calls import (
     serves_cpu_ops,
     sync_call,
 )
+from tracekit.vocabulary.host_calls import launches as launches_work
+from tracekit.vocabulary.losses import Loss
 
 STATS = ("_p", "_c", "correlation_id")
 
@@ -173,6 +176,20 @@ def calls(space: XSpace) -> Calls:
 def is_host(plane: Plane) -> bool:
     """Whether a plane holds events of the host: `/host:CPU`, and `/host:CUPTI` where it was not merged into that."""
     return plane.name.startswith("/host:") and len(plane) > 0
+
+
+def lost_ids(plane: Plane) -> list[Lost]:
+    """Where stats are lost, the events that have one of the two parts of a flow's id without the other, and the calls
+    that launch work and have no correlation id."""
+    lost: list[Lost] = []
+    if not plane.lost_stats:
+        return lost
+    odd = [plane.has(number) ^ plane.has(kind) for number, kind in (("_p", "_pt"), ("_c", "_ct"))]
+    if count := int(np.logical_or(*odd).sum()):
+        lost.append(Lost(Loss.EVENTS, count, len(plane), f"ids of flows of {plane.name}, which tell what led to what"))
+    if count := int((by_label(plane.names, launches_work) & ~plane.numbers("correlation_id")[1]).sum()):
+        lost.append(Lost(Loss.EVENTS, count, len(plane), f"the correlation ids of calls of {plane.name}"))
+    return lost
 
 
 def waits(host: str, events: HostEvents, waited: Mapping[int, tuple[str, str]]) -> pd.DataFrame:

@@ -15,10 +15,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import by_label, categorical, constant, frame
+from tracekit.readers.losses import Lost
 from tracekit.readers.nested import innermost
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.trace import MEMORY_COLUMNS
 from tracekit.vocabulary.host_calls import allocates
+from tracekit.vocabulary.losses import Loss
 
 # The first of them is on every such event, and on no other.
 STATS = (
@@ -76,6 +78,16 @@ def read(host: str, events: HostEvents) -> tuple[pd.DataFrame, list[str]]:
         "frees": frees,
     }
     return frame(MEMORY_COLUMNS, data), notes
+
+
+def lost(events: HostEvents) -> list[Lost]:
+    """The allocations and releases that lack a number that allocators give to all of them."""
+    rows = np.flatnonzero(events.with_name(lambda name: name in (_ALLOCATES, _FREES)))
+    has = np.array([_stat(events, stat, rows)[1] for stat in STATS[:4]], bool)
+    # Another allocator may not know one of them.
+    known = has.any(axis=1) | bool(events.plane.lost_stats)
+    count = int((~has[known].all(axis=0)).sum()) if known.any() else 0
+    return [Lost(Loss.DETAILS, count, len(rows), "numbers of allocations")] if count else []
 
 
 def _stat(events: HostEvents, stat: str, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

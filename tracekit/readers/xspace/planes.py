@@ -5,6 +5,7 @@ xspace_file.py reads it from protobuf, chrome/jax_planes.py from JAX's `trace.js
 ops its events are; with what HLO says of these, rows are made of them.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ from tracekit.vocabulary.kinds import Kind
 
 # Of a file that gives each event a name of its own; others have some hundreds of names.
 _MOST_ANSWERS = 1 << 15
+# Bytes that are no UTF-8 (protobuf_decoder), and what no profiler calls anything by.
+NO_TEXT = re.compile(r"\\x[0-9a-f]{2}|[\x00-\x1f\ufffd]")
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What HLO says of (module, program id as text, op); the module "" is any. None where no HLO proto tells.
@@ -58,7 +61,7 @@ class Plane(ABC):
     `name` is `/device:GPU:0` or `/host:CPU`, `lines` are the headers of the lines that were kept, and `line` is the
     index into them of every event. `metadata_id`: what `event_metadata` is asked with. `offset_ps` counts from the
     timestamp of the line. `occurrences`: `num_occurrences` of an aggregated event, which then has no offset, else -1.
-    `stats`: the plane's own stats by name.
+    `stats`: the plane's own stats by name. `lost_stats`: how many stats of events are damaged or have lost their names.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Plane(ABC):
     duration_ps: NDArray[np.int64]
     occurrences: NDArray[np.int64]
     stats: dict[str, Any]
+    lost_stats: int = field(default=0, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.line)
@@ -96,7 +100,7 @@ class Plane(ABC):
 
     @property
     def damaged(self) -> int:
-        """How many of the metadata that were asked for are damaged."""
+        """How many of the metadata and texts that were asked for are damaged."""
         return 0
 
     @property
@@ -167,12 +171,13 @@ class PlaneEvents:
 class DeviceRows:
     """The rows of a device as columns (those of EVENT_COLUMNS that they have), the operations that their `op` numbers,
     notes on what was guessed or skipped, and the calls that started rows (LAUNCH_COLUMNS), where the file gives them no
-    correlation id."""
+    correlation id; and what is `lost` of the rows."""
 
     events: dict[str, Any]
     operations: list[Operation]
     notes: list[str]
     launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
+    lost: list[Lost] = field(default_factory=list)
 
 
 def number_stat(stats: Mapping[str, Any], name: str) -> int | float | None:

@@ -23,6 +23,7 @@ from tracekit.devices import number
 from tracekit.readers import nested
 from tracekit.readers.hlo import hlo_text, instruction
 from tracekit.readers.hlo.instruction import ASYNC, DETAILED, MOVES, Instruction, Op
+from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import host_events, planes
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents
@@ -31,6 +32,7 @@ from tracekit.units import time
 from tracekit.vocabulary import collectives, kinds
 from tracekit.vocabulary.host_calls import TPU_ENQUEUE, TPU_EXECUTE, TPU_ISSUE
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss
 
 STATS = ("correlation_id", "run_id", "group_id", "hlo_op", "hlo_module", "device_ordinal", "_p", "_c")
 _OPS = ("XLA Ops", "Sparse Core Ops")
@@ -53,6 +55,18 @@ class ProgramLaunches:
     first_id: int
     by_flow: dict[int, int]
     by_run: dict[tuple[int, int], int]
+
+    def astray(self, flow: NDArray[np.int64], run: NDArray[np.int64], has_run: NDArray[np.bool_], chip: int) -> int:
+        """How many executions, told as in `of`, have a flow that leads to the call of another run, where that of
+        their own is known."""
+        keys = [
+            (chip, run_id) if has_id else None for run_id, has_id in zip(run.tolist(), has_run.tolist(), strict=True)
+        ]
+        calls = [None if key is None else self.by_run.get(key) for key in keys]
+        return sum(
+            call is not None and self.by_flow.get(flow_id, call) != call
+            for flow_id, call in zip(flow.tolist(), calls, strict=True)
+        )
 
     def of(
         self, flow: NDArray[np.int64], run: NDArray[np.int64], has_run: NDArray[np.bool_], chip: int
@@ -117,6 +131,11 @@ class _Executions:
         self.programs = [str(name) for name in plane.names[rows]]
         self.names = [name.rpartition("(")[0] or name for name in self.programs]
 
+    @property
+    def keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """What tells the call of each: its flow, 0 for none, its run, and whether it has one."""
+        return self.flow, self.ids[:-1], self.has_id[:-1]
+
     def of(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """The execution in which each time lies, -1 if in none, shape (n,)."""
         at = np.searchsorted(self.start, times, side="right") - 1
@@ -160,11 +179,21 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
     data["wait_ps"] = pd.arrays.IntegerArray(rows.wait, rows.wait < 0)
     run = executions.of(rows.start)
     data["op"], operations = _operations(ops, rows.op, executions, run)
+    lost: list[Lost] = []
     if executions.names:
         more, launch_notes = _execution_columns(device, executions, run, data["run_id"], calls)
         data |= more
         notes += launch_notes
-    return DeviceRows(data, operations, notes + _async_notes(ops, rows.op))
+        if astray := calls.astray(*executions.keys, _chip(device)):
+            evidence = f"the flows to programs of {device}, which tell what launched them"
+            lost.append(Lost(Loss.DETAILS, astray, len(executions.names), evidence))
+    return DeviceRows(data, operations, notes + _async_notes(ops, rows.op), lost=lost)
+
+
+def _chip(device: str) -> int:
+    """The number of a chip; -1 of a SparseCore, which has none and counts its runs for itself."""
+    chip = number(device)
+    return -1 if chip is None else chip
 
 
 def _leaves(events: PlaneEvents, ops: list[_TpuOp], truth: NDArray[np.int64], op_of: NDArray[np.int64]) -> _Rows:
@@ -202,8 +231,7 @@ def _execution_columns(
     those of the rows' own events."""
     absent = run_ids.isna()
     run_ids[absent] = pd.arrays.IntegerArray(executions.ids[run], ~executions.has_id[run])[absent]
-    chip = number(device)  # a SparseCore, which has none, counts its runs for itself
-    call = calls.of(executions.flow, executions.ids[:-1], executions.has_id[:-1], -1 if chip is None else chip)
+    call = calls.of(*executions.keys, _chip(device))
     notes = []
     if (ahead := calls.ahead(call, executions.start)) > 0:
         notes.append(

@@ -33,7 +33,7 @@ from tracekit.readers import unpacking
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
 from tracekit.readers.protobuf_decoder import Fields, Span
-from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
+from tracekit.readers.xspace.planes import NO_TEXT, EventMetadata, Line, Plane, XSpace
 from tracekit.vocabulary.losses import Loss
 
 S = TypeVar("S")
@@ -63,6 +63,14 @@ _PLANES_AHEAD = 2
 
 # Of a file made to take long, each plane costs as much as a thousand events, each line as much as forty.
 _MOST_PLANES, _MOST_LINES = 10_000, 50_000
+# The stats of this plane have the ids of scopes, and no names.
+_OF_SCOPES = "/host:__ScopeRangeCallStack__"
+# What the stats of an op's metadata are.
+_TYPES_IN_METADATA: dict[str, type] = {
+    **dict.fromkeys(("hlo_category", "source", "tf_op"), str),
+    **dict.fromkeys(("flops", "model_flops", "bytes_accessed", "program_id"), int),
+    "Hlo Proto": bytes,
+}
 _CUT = "its gzip stream ends early"
 
 # Stat ids below this are looked up in a table.
@@ -94,7 +102,7 @@ class ProtobufPlane(Plane):
     stat_names: dict[int, str]
     _buf: Any = field(repr=False)
     _events: "_Entries" = field(repr=False)
-    _damaged: set[int] = field(default_factory=set, repr=False)
+    _damaged: set[Any] = field(default_factory=set, repr=False)
     _texts: dict[str, pd.Categorical] = field(default_factory=dict, repr=False)
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
@@ -109,7 +117,11 @@ class ProtobufPlane(Plane):
     def event_name(self, event_id: int) -> str:
         """The name in the metadata of `event_id`, without the rest of these where that is whole and cannot matter."""
         name = self._events.name(self._buf, event_id)
-        return self.event_metadata(event_id).name if name is None else name
+        if name is None:
+            return self.event_metadata(event_id).name
+        if not name or not self._events.is_text(self._buf, event_id):
+            self._damaged.add(event_id)
+        return name
 
     def event_metadata(self, event_id: int) -> EventMetadata:
         """The metadata of `event_id`, decoded now; an id without metadata gives empty strings, damaged metadata what
@@ -130,14 +142,21 @@ class ProtobufPlane(Plane):
                     display = protobuf.text(self._buf, start, end)
                 elif number == 5:
                     key, value = _stat(self._buf, start, end, self.stat_names)
-                    stats[key] = value
+                    if key is not None and isinstance(value, _TYPES_IN_METADATA.get(key, object)) and value is not None:
+                        stats[key] = value
+                    else:
+                        self._damaged.add(event_id)
+                if number in (2, 4) and not protobuf.is_text(self._buf, start, end):
+                    self._damaged.add(event_id)
         except protobuf.Broken:
+            self._damaged.add(event_id)
+        if not name:
             self._damaged.add(event_id)
         return EventMetadata(name, display, stats)
 
     @property
     def damaged(self) -> int:
-        """How many of the metadata that were asked for are damaged."""
+        """How many of the metadata and texts that were asked for are damaged."""
         return len(self._damaged)
 
     def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -172,15 +191,25 @@ class ProtobufPlane(Plane):
         refs = types == REF
         stat_ids = values[refs]
         places, first = distinct(stat_ids)
-        labels = [None, *(self.stat_names.get(stat_id, "") for stat_id in stat_ids[first].tolist())]
+        referred = stat_ids[first].tolist()
+        labels = [None, *(self.stat_names.get(stat_id, "") for stat_id in referred)]
+        self._damaged.update(("ref", stat_id) for stat_id in referred if not self._is_known(stat, stat_id))
         label[refs] = 1 + places
         inline = np.flatnonzero((types == STR) | (types == BYTES))
         if len(inline):
             which, first = self._distinct_strings(values[inline])
             label[inline] = len(labels) + which
-            raws = map(self.bytes_at, values[inline[first]].tolist())
+            raws = [*map(self.bytes_at, values[inline[first]].tolist())]
             labels += [protobuf.text(raw, 0, len(raw)) for raw in raws]
+            self._damaged.update(("text", raw) for raw in raws if not protobuf.is_text(raw, 0, len(raw)))
         return categorical(labels, label)
+
+    def _is_known(self, stat: str, stat_id: int) -> bool:
+        """Whether a stat that refers to `stat_id` says something; an op and its module have names, other texts may be
+        empty."""
+        return bool(self.stat_names.get(stat_id)) or (
+            stat_id in self.stat_names and stat not in ("hlo_op", "hlo_module")
+        )
 
     def _column(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """The value and the type of a stat for every event; all ABSENT where the plane does not know it."""
@@ -247,17 +276,20 @@ def read(
     stats: Sequence[str],
     keep: Keep = lambda plane, line, line_id: True,
     together: Sequence[str] = (),
+    texts: Collection[str] = (),
+    reals: Collection[str] = (),
 ) -> XSpace:
     """Decode the XSpace file at `path`, gzipped or not.
 
-    `stats` names the event stats to keep; those `together` are kept of planes that know the first of them. Lines for
+    `stats` names the event stats to keep; those `together` are kept of planes that know the first of them. Those
+    named in `texts` and `reals` are texts and numbers with decimals, all others integers. Lines for
     which `keep(plane name, line name, line id)` is false are skipped whole. What is damaged is left out and counted in
     `lost`. Raises TraceError, naming the file and the byte, if the file is empty, or if no plane of it is whole.
     """
     path = Path(path)
     buf, is_cut = _bytes(path)
     try:
-        space = _space(buf, _Stats(frozenset(stats), tuple(together)), keep)
+        space = _space(buf, _Stats(frozenset(stats), tuple(together), frozenset(texts), frozenset(reals)), keep)
     except protobuf.Broken as broken:
         raise (_not_unpacked(path) if is_cut else error(path, broken)) from None
     return replace(space, lost=[*space.lost, Lost(Loss.PLANES, None, None, _CUT)]) if is_cut else space
@@ -363,6 +395,13 @@ class _Entries(NamedTuple):
         start = self.table.item(at, _NAME_START)
         return protobuf.text(buf, start, self.table.item(at, _NAME_END)) if start >= 0 else None
 
+    def is_text(self, buf: Any, key: int) -> bool:
+        """Whether the name in the message of a key is a text, as far as that alone tells it."""
+        at = self.places[key]
+        return self.table.item(at, _NAME_START) < 0 or protobuf.is_text(
+            buf, self.table.item(at, _NAME_START), self.table.item(at, _NAME_END)
+        )
+
 
 class EventColumns(NamedTuple):
     """The events of a plane as columns for the loops to fill: `values` and `types` (k, n) for k stats, others (n,)."""
@@ -391,10 +430,24 @@ class _Stats:
 
     always: frozenset[str]
     together: tuple[str, ...]
+    texts: frozenset[str]
+    reals: frozenset[str]
 
     def of(self, known: Collection[str]) -> frozenset[str]:
         """The stats to keep of a plane that knows these."""
         return self.always | set(self.together) if {*self.together[:1]} & set(known) else self.always
+
+    def of_another_type(self, stat_rows: dict[str, int], types: NDArray[np.uint8]) -> int:
+        """How many values of stats that should be texts are numbers, and the other way round; `types` as a plane has
+        them."""
+        count = 0
+        for stat, row in stat_rows.items():
+            if stat in self.texts:
+                count += int(np.count_nonzero(types[row] - np.uint8(DOUBLE) < STR - DOUBLE))
+            else:
+                count += int(np.count_nonzero(types[row] > INT64))
+                count += 0 if stat in self.reals else int(np.count_nonzero(types[row] == DOUBLE))
+        return count
 
 
 @dataclass(frozen=True)
@@ -412,7 +465,7 @@ class _Loops(NamedTuple):
     """The loops over the bytes of a plane."""
 
     read_spans: Callable[..., int]
-    read_entries: Callable[..., None]
+    read_entries: Callable[..., int]
     count_events: Callable[..., int]
     decode_events: Callable[..., int]
 
@@ -527,7 +580,8 @@ def _plane(
     stat_entries, bad_names = _entries(file, fields[5])
     stat_names, bad_texts = _stat_names(buf, stat_entries)
     bad_names += bad_texts
-    stat_rows, rows_by_id = _stat_rows(stat_names, stats.of(stat_names.values()))
+    named = {key: stat for key, stat in stat_names.items() if stat}
+    stat_rows, rows_by_id = _stat_rows(named, stats.of(named.values()))
     lines = _spans(fields[3])
     read, behind = lines[: file.lines_left[0]], max(len(lines) - file.lines_left[0], 0)
     file.lines_left[0] -= len(read)
@@ -536,7 +590,9 @@ def _plane(
     kept = [each for each in headers if keep(name, each.line.name, each.line.id)]
     decoded = _decoding(file, pool, kept, rows_by_id, len(stat_rows))
     own_stats, bad_stats = _whole(lambda stat: _stat(buf, *stat, stat_names), _spans(fields[6]))
-    bad_stats += sum(value is None for _, value in own_stats) + bad_fields[4] + bad_fields[5] + bad_fields[6]
+    if name != _OF_SCOPES:
+        bad_stats += sum(stat is None or value is None for stat, value in own_stats)
+    bad_stats += bad_fields[4] + bad_fields[5] + bad_fields[6]
     event_entries, bad_events = _entries(file, fields[4])
 
     def whole() -> tuple[ProtobufPlane, list[Lost]]:
@@ -544,6 +600,10 @@ def _plane(
         if bad:
             whole_lines = [each for at, each in enumerate(kept) if at not in bad]
             columns, *_ = _decoding(file, pool, whole_lines, rows_by_id, len(stat_rows))()
+        is_device = name.startswith("/device:")
+        names = [each.line.name for each in whole_lines if each.events and not is_device]
+        nameless_lines = sum(NO_TEXT.search(each) is not None for each in names)
+        lost_stats = nameless + stats.of_another_type(stat_rows, columns.types)
         has_text = _have_texts(headers, whole_lines, columns)
         for first, last in _runs([each.span for each, has in zip(headers, has_text, strict=True) if not has]):
             _release(buf, first, last)
@@ -551,17 +611,23 @@ def _plane(
         least += f"; a file of more than {_MOST_LINES:,} lines is none of a profiler" if behind else ""
         lost = [
             Lost(Loss.LINES, bad_lines + len(bad) + behind, len(lines) + bad_fields[3], least),
-            Lost(Loss.DETAILS, bad_names + bad_stats + bad_events + nameless, None, f"names and stats of {name}"),
+            Lost(
+                Loss.DETAILS,
+                bad_names + bad_stats + bad_events + lost_stats + nameless_lines,
+                None,
+                f"names and stats of {name}",
+            ),
         ]
         events = np.array([each.events for each in whole_lines], np.int64)
         plane = ProtobufPlane(
             name=name,
             lines=[each.line for each in whole_lines],
             line=np.repeat(np.arange(len(events), dtype=np.int64), events),
-            stats={stat: value for stat, value in own_stats if value is not None},
+            stats={stat: value for stat, value in own_stats if stat is not None and value is not None},
             **columns._asdict(),
             stat_rows=stat_rows,
             stat_names=stat_names,
+            lost_stats=lost_stats,
             _buf=buf,
             _events=event_entries,
         )
@@ -591,10 +657,12 @@ def _spans(table: NDArray[np.int64]) -> list[Span]:
 
 
 def _entries(file: _File, spans: NDArray[np.int64]) -> tuple[_Entries, int]:
-    """The entries of a map at `spans` (m, 2), and how many are damaged; of equal keys the last counts."""
+    """The entries of a map at `spans` (m, 2), and how many are damaged or have a key that is not the id in them or of
+    two; of equal keys the last counts."""
     table = np.full((len(spans), 5), -1, np.int64)
+    strange = 0
     try:
-        file.loops.read_entries(file.view, spans, table)
+        strange = file.loops.read_entries(file.view, spans, table)
     except protobuf.Broken:
         table[:] = -1  # one is damaged: each is looked at by itself
     is_whole = np.ones(len(spans), bool)
@@ -602,20 +670,22 @@ def _entries(file: _File, spans: NDArray[np.int64]) -> tuple[_Entries, int]:
         try:
             key, (start, end) = _entry(file.buf, *spans[at].tolist())
             table[at, :3] = key, start, end
+            strange += Fields(file.buf, (start, end)).number(1, key) != key
         except protobuf.Broken:
             is_whole[at] = False
     rows = np.flatnonzero(is_whole)
-    return _Entries(dict(zip(table[rows, _KEY].tolist(), rows.tolist(), strict=True)), table), len(spans) - len(rows)
+    entries = _Entries(dict(zip(table[rows, _KEY].tolist(), rows.tolist(), strict=True)), table)
+    return entries, len(spans) - len(entries.places) + strange
 
 
 def _stat_names(buf: Any, entries: _Entries) -> tuple[dict[int, str], int]:
-    """The name of each stat that has one by its id, and how many are damaged."""
+    """The name of each stat by its id, "" if it has none, and how many are damaged."""
     bad = 0
     try:
         pairs = [(key, _stat_name(buf, entries, key)) for key in entries.places]
     except protobuf.Broken:
         pairs, bad = _whole(lambda key: (key, _stat_name(buf, entries, key)), list(entries.places))
-    return {key: name for key, name in pairs if name}, bad
+    return dict(pairs), bad + sum(not entries.is_text(buf, key) for key in entries.places)
 
 
 def _stat_name(buf: Any, entries: _Entries, key: int) -> str:
@@ -715,8 +785,8 @@ def _entry(buf: Any, start: int, end: int) -> tuple[int, Span]:
     return entry.number(1), next(iter(entry.messages(2)), (end, end))
 
 
-def _stat(buf: Any, start: int, end: int, stat_names: dict[int, str]) -> tuple[str, Any]:
-    """Name and value of one XStat outside the event loop, with refs resolved."""
+def _stat(buf: Any, start: int, end: int, stat_names: dict[int, str]) -> tuple[str | None, Any]:
+    """Name and value of one XStat outside the event loop, with refs resolved; None of either that it does not tell."""
     key, value = 0, None
     for number, wire_type, at, to in protobuf.fields(buf, start, end):
         if wire_type != _WIRE_TYPES.get(number, wire_type):
@@ -734,8 +804,10 @@ def _stat(buf: Any, start: int, end: int, stat_names: dict[int, str]) -> tuple[s
         elif number == BYTES:
             value = bytes(buf[at:to])
         elif number == REF:
-            value = stat_names.get(protobuf.varint(buf, at, to)[0], "")
-    return stat_names.get(key, str(key)), value
+            value = stat_names.get(protobuf.varint(buf, at, to)[0])
+        if number == STR and not protobuf.is_text(buf, at, to):
+            raise protobuf.Broken(at)
+    return stat_names.get(key) or None, value
 
 
 def _line(buf: Any, end: int, where: NDArray[np.int64]) -> Line:
@@ -782,13 +854,15 @@ def read_spans(buf: Any, pos: int, end: int, spans: NDArray[np.int64]) -> int:
     return count
 
 
-def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -> None:
+def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -> int:
     """Write key, start and end of the message, start and end of its name (field 2) of each map entry at `spans` (m, 2)
     to the rows of `table` (m, 5), which hold -1.
 
     They stay -1 where an entry is not as every writer has it, key, value, nothing else; the name's where there are
     several, or texts of another wire type, or stats (field 5), which may be damaged. Without a name its span is empty.
+    How many of the entries have a key that is not the id (field 1) of their message.
     """
+    strange = 0
     for row in range(len(spans)):
         at = spans[row, 0]
         end = spans[row, 1]
@@ -806,6 +880,7 @@ def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -
         start = end
         stop = end
         names = 0
+        own = 0
         while at < end:
             tag, after = protobuf.varint(buf, at, end)
             tag &= protobuf.TAG_BITS
@@ -817,11 +892,16 @@ def read_entries(buf: Any, spans: NDArray[np.int64], table: NDArray[np.int64]) -
                 start = protobuf.varint(buf, after, end)[1]
                 stop = at
                 names += 1
+            elif tag == 8:
+                own = protobuf.varint(buf, after, end)[0]
             elif tag >> 3 == 5 or tag >> 3 == 2 or (tag >> 3 == 4 and tag != 34):
                 names = 2
+        if own and own != key:  # who writes it by hand may leave it out
+            strange += 1
         if names < 2:
             table[row, 3] = start
             table[row, 4] = stop
+    return strange
 
 
 def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
@@ -849,7 +929,7 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
 def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, columns: EventColumns) -> int:
     """Write the events of the line in [pos, end) to the columns, which hold zeros, from `row` on. How many of them are
     aggregated: only of these `occurrences` is written, and all its bits are turned over; plus _NAMELESS_ONE for each
-    stat with an id that has no name.
+    stat with an id that has no name, and each that is asked for and has no value.
 
     An event with a field of another wire type than its own is damaged: its duration is -1.
 
@@ -895,7 +975,7 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                     wrong = after
                     raise protobuf.Broken(wrong)
                 at = inner + size
-                slot = near[0] if len(near) else -1  # an id of 0 is not written
+                slot = near[0] if len(near) else outside  # an id of 0 is not written
                 kind = 0
                 value = 0
                 while inner < at:
@@ -939,9 +1019,14 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                     else:
                         is_damaged = is_damaged or tag < 64
                         inner = protobuf.skip(buf, after, at, tag & 7)
-                if kind and slot >= 0:
-                    values[slot, row] = value
-                    types[slot, row] = kind
+                if slot >= 0:
+                    if kind:
+                        values[slot, row] = value
+                        types[slot, row] = kind
+                    else:
+                        aggregated += _NAMELESS_ONE
+                elif kind and slot == _NAMELESS:
+                    aggregated += _NAMELESS_ONE
             elif tag <= 7:
                 wrong = at
                 raise protobuf.Broken(wrong)

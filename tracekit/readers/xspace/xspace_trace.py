@@ -23,6 +23,7 @@ from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import cpu_plane, gpu_plane, host_events, memory, tpu_plane, xspace_file
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import (
+    NO_TEXT,
     DeviceRows,
     Once,
     Plane,
@@ -49,6 +50,14 @@ from tracekit.vocabulary.losses import Loss
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
 # The event stats that the reading of planes asks for.
 STATS = (*cpu_plane.STATS, *gpu_plane.STATS, *tpu_plane.STATS, *host_events.STATS, *_SPAN_STATS)
+# Those of them, and of allocations, that are texts and numbers with decimals.
+_TEXTS = frozenset(
+    {
+        *("hlo_op", "hlo_module", "name", "tracekit", "alone", "baseline", "allocator_name", "tf_op"),
+        *("memcpy_details", "Memset_details", "kernel_details", *gpu_plane.MEMORY_STATS),
+    }
+)
+_REALS = frozenset({"theoretical_occupancy_pct"})
 
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 _SPARSE_CORE = re.compile(r"/device:TPU:(\d+) SparseCore(?: ([a-zA-Z]+))? (\d+)")
@@ -56,8 +65,6 @@ _SPARSE_CORE = re.compile(r"/device:TPU:(\d+) SparseCore(?: ([a-zA-Z]+))? (\d+)"
 _PLANE = re.compile(r"/device:(?!GPU:(?!\d+$))|/host:|#|/custom:|(?:Host CPUs|Syscalls|Task Environment)$")
 _OTHER_HOST = re.compile(r"/host:(?!CUPTI|ROCTRACER|metadata|tfstreamz|python-tracer|TPU|__)")
 _ALMOST = re.compile(r"device|host|[cgt]pu", re.IGNORECASE)
-# Bytes that are no UTF-8 (protobuf_decoder), and what no profiler calls anything by.
-_NO_TEXT = re.compile(r"\\x[0-9a-f]{2}|[\x00-\x1f\ufffd]")
 _REPLICA = re.compile(r"(?:^|[/_])replica_(\d{1,4})/")
 _SESSION = "Task Environment"
 _HOST = "/host:CPU"
@@ -84,7 +91,7 @@ def read(path: Path) -> Trace:
     try:
         host = path.name.removesuffix(".gz").removesuffix(".xplane.pb")
         # No name here holds the planes, so that `trace` can let go of each.
-        return trace(xspace_file.read(path, STATS, is_decoded, memory.STATS), path, host, "xplane")
+        return trace(xspace_file.read(path, STATS, is_decoded, memory.STATS, _TEXTS, _REALS), path, host, "xplane")
     except protobuf.Broken as broken:
         raise xspace_file.error(path, broken) from None
 
@@ -141,6 +148,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     once = Once()
     waited = _waits(devices, once)
     details = _details(space, devices)
+    lost_ids = [each for plane in filter(host_events.is_host, space.planes) for each in host_events.lost_ids(plane)]
     facts = [_facts(host, plane, device) for plane, device in devices]
     messages = (
         *(f"Profiler error: {text}" for text in space.errors),
@@ -167,7 +175,22 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     without_time = Lost(
         Loss.EVENTS, sum(untimed), sum(untimed) + len(events), "events of devices, damaged or without a valid time"
     )
-    damage = [*lost, *strangers, *lines, *sessions, *repeated, *far, *backwards, *of_file.lost, *details]
+    of_rows = [each for read_rows in (*read_devices, *read_threads) for each in read_rows.lost]
+    of_memory = [each for events_of in threads for each in memory.lost(events_of)]
+    damage = [
+        *lost,
+        *strangers,
+        *lines,
+        *lost_ids,
+        *of_rows,
+        *of_memory,
+        *sessions,
+        *repeated,
+        *far,
+        *backwards,
+        *of_file.lost,
+        *details,
+    ]
     return Trace(
         events=events,
         ops=ops,
@@ -440,11 +463,12 @@ def _lines(space: XSpace) -> tuple[list[Lost], list[str]]:
     those of operations or programs, and else in a note."""
     lost, skipped = [], []
     for plane, device in _devices(space):
-        nameless = [at for at, line in enumerate(plane.lines) if not line.name or _NO_TEXT.search(line.name)]
+        nameless = [at for at, line in enumerate(plane.lines) if not line.name or NO_TEXT.search(line.name)]
         if type_of(device) == "gpu" and (with_work := len(np.unique(plane.line[np.isin(plane.line, nameless)]))):
             lost.append(Lost(Loss.LINES, with_work, len(plane.lines), f"without a name, of {device}"))
         if type_of(device) == "tpu" and not is_sparse_core(device):
             unknown, is_damage = tpu_plane.unknown_lines(plane)
+            is_damage |= bool(np.isin(nameless, plane.line).any())
             if is_damage:
                 evidence = f"called as no profiler calls them, {', '.join(unknown[:3])} of {device}"
                 lost.append(Lost(Loss.LINES, len(unknown), len(plane.lines), evidence))
@@ -457,8 +481,11 @@ def _is_almost(plane: Plane) -> bool:
     """Whether the name of a plane is damaged: those of planes that others may add are not, which hold no device."""
     if _PLANE.match(plane.name):
         return False
-    is_like_one = not plane.name or _NO_TEXT.search(plane.name) or _ALMOST.search(plane.name) is not None
-    return is_like_one and (len(plane) > 0 or plane.name.startswith("/device:"))
+    is_like_one = not plane.name or NO_TEXT.search(plane.name) or _ALMOST.search(plane.name) is not None
+    is_nameless = not plane.name or NO_TEXT.search(plane.name) is not None
+    return is_like_one and (
+        len(plane) > 0 or (is_nameless and bool(plane.event_ids)) or plane.name.startswith("/device:")
+    )
 
 
 def _first_session(space: XSpace) -> tuple[XSpace, list[Lost]]:
