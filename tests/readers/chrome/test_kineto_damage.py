@@ -166,6 +166,8 @@ EACH = 1
 
 # What older versions of PyTorch, and tools that write their files anew, leave out.
 MAY_LACK = {"deviceProperties", "distributedInfo", "baseTimeNanoseconds", "world_size"}
+# And what a wait for an event may lack, where the record of it was not seen.
+MAY_LACK |= {"wait_on_stream", "wait_on_cuda_event_record_corr_id"}
 # What programs, users and makers of devices call as they like.
 MAY_BE_ANY_TEXT = {"name", "labels", "pg_name", "pg_desc", "Collective name"}
 MAY_BE_ANY_TEXT |= {"Process Group Name", "Process Group Description"}
@@ -176,7 +178,7 @@ MAY_BE_NEGATIVE = {"Bytes", "wait_on_stream", "wait_on_cuda_event_record_corr_id
 def is_legal(path: tuple, value: object) -> bool:
     """Whether another file of Kineto may hold this, so that nothing tells that it is damage."""
     key = path[-1]
-    if value is ...:
+    if value is ... or (value is None and str(key).startswith("wait_on")):
         return isinstance(key, int) or key in MAY_LACK  # one fewer of something
     if value == "damaged":
         return key in MAY_BE_ANY_TEXT

@@ -518,7 +518,7 @@ def _of_syncs(document: Document) -> list[Lost]:
     return [
         *kineto_fields.of_records(records, _OF_SYNCS, "args of synchronisation"),
         *kineto_fields.lost(streamless, "args of synchronisation of streams"),
-        *kineto_fields.of_records(of_events, _OF_EVENTS, "args of waits for events", lacks=True),
+        *kineto_fields.of_records(of_events, _OF_EVENTS, "args of waits for events", lacks=False),
     ]
 
 

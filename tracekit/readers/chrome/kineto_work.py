@@ -178,7 +178,7 @@ def read(
     return table, launch, [each for each in lost if each.lost]
 
 
-# What a collective's kernel always tells, and what newer versions of PyTorch add.
+# What a collective's kernel tells, and what newer versions of PyTorch add.
 _OF_COLLECTIVES: Mapping[str, tuple[str, kineto_fields.Test]] = {
     "collective": ("Collective name", is_text),
     "sent_elements": ("In msg nelems", is_count),
@@ -217,10 +217,7 @@ def _damaged(records: Sequence[_Work]) -> list[Lost]:
         or not (record.dtype is record.group_size is None)
     ]
     tests = {**_OF_COLLECTIVES, **_OF_GROUPS}
-    always = {
-        name: damaged([getattr(record, key) for record in told], test, True if key in _OF_COLLECTIVES else None)
-        for key, (name, test) in tests.items()
-    }
+    always = {name: damaged([getattr(record, key) for record in told], test) for key, (name, test) in tests.items()}
     return [*lost, *(kineto_fields.lost(always, "args of collectives") if told else [])]
 
 
