@@ -135,7 +135,7 @@ def _planes(document: Document) -> tuple[list[Plane], list[str], list[Lost]]:
     there = performed & document.timed & (document.duration_ps >= 0) & ~np.asarray(document.name.isin(_REGIONS))
     there &= document.has_duration | np.asarray(document.ph != "X")
     planes: list[Plane] = []
-    lost = _lost(document, performed, processes, threads)
+    lost = _lost(document, performed, processes)
     if (behind := len(processes) - _MOST_PLANES) > 0:
         lost.append(Lost(Loss.PLANES, behind, len(processes), f"processes behind the first {_MOST_PLANES:,}"))
         processes = dict(islice(processes.items(), _MOST_PLANES))
@@ -170,13 +170,10 @@ def _limits(document: Document) -> list[str]:
     return notes
 
 
-def _lost(
-    document: Document, performed: NDArray[np.bool_], processes: dict[str, str], threads: dict[str, dict[str, str]]
-) -> list[Lost]:
+def _lost(document: Document, performed: NDArray[np.bool_], processes: dict[str, str]) -> list[Lost]:
     """The `performed` events that cannot be read, and those of which nobody knows what they were."""
     nowhere = performed & ~np.asarray(document.pid.isin(list(processes)))
     rest = performed & ~nowhere
-    nameless = _on_nameless_lines(document, processes, threads) & ~document.placeless
     reasons = {
         "of no named process": nowhere,
         "without a time": rest & ~document.timed & ~document.far,
@@ -185,24 +182,9 @@ def _lost(
         "without a phase": document.phaseless,
         "without a thread": rest & document.placeless,
         "without a name": rest & document.timed & by_label(document.name, lambda name: not name, null=True),
-        "of lines of devices that have no name": rest & document.timed & nameless,
     }
     total = int((performed | document.phaseless).sum())
     return [Lost(Loss.EVENTS, int(of.sum()), total, reason) for reason, of in reasons.items() if of.any()]
-
-
-def _on_nameless_lines(
-    document: Document, processes: dict[str, str], threads: dict[str, dict[str, str]]
-) -> NDArray[np.bool_]:
-    """Which events (n,) stand on a line of a device whose name, which tells what its events are, is not there."""
-    place, first = distinct(document.pid.codes, document.tid.codes)
-    pids, tids = ([*map(str, column.categories), ""] for column in (document.pid, document.tid))
-    places = zip(document.pid.codes[first].tolist(), document.tid.codes[first].tolist(), strict=True)
-    nameless = [
-        xspace.device_name(processes.get(pids[pid], "")) is not None and not threads.get(pids[pid], {}).get(tids[tid])
-        for pid, tid in places
-    ]
-    return np.array(nameless, bool)[place]
 
 
 def _labels(document: Document) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
