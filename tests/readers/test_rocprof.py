@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.readers.chrome.kineto_files import rows
+from tests.readers.damage import changed, figures, lost, places
 from tests.readers.rocprof_files import CPU, GPU_0, GPU_1, agent, copy, kernel, process, record, whole
 from tracekit.analysis.completeness import completeness
 from tracekit.errors import TraceError
@@ -193,31 +194,6 @@ def test_times_far_from_the_others_are_none(tmp_path):
     assert lost(trace)["records in kernel_dispatch without a valid time"] == 4
 
 
-def lost(trace):
-    return dict(zip(trace.losses["evidence"], trace.losses["lost"], strict=True))
-
-
-def places(value, path=()):
-    """The path of each value of a document."""
-    yield path
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in pairs:
-        yield from places(each, (*path, key))
-
-
-def changed(document, path, value):
-    """The document with another value at a path; without the key, where that is `...`."""
-    document = json.loads(json.dumps(document))
-    holder = document
-    for key in path[:-1]:
-        holder = holder[key]
-    if value is ...:
-        del holder[path[-1]]
-    else:
-        holder[path[-1]] = value
-    return document
-
-
 # What a file may lack, as what was not traced; and what may be any number or text.
 MAY_LACK = {
     *("kernel_dispatch", "memory_copy", "hip_api", "hsa_api", "marker_api", "rccl_api", "buffer_records", "agents"),
@@ -231,11 +207,6 @@ def is_legal(path, value):
     key = next(part for part in reversed(path) if isinstance(part, str))
     is_lacking = value is ... and isinstance(path[-1], int)  # one more or less of something
     return is_lacking or key in (MAY_LACK if value is ... else MAY_BE_ANY)
-
-
-def figures(trace):
-    frames = (trace.events, trace.launches, trace.spans, trace.syncs, trace.devices, trace.ops)
-    return [frame.to_csv() for frame in frames]
 
 
 def test_any_one_value_that_is_damaged_costs_itself_and_is_told(tmp_path):

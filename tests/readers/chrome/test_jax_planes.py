@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from tests import traces
+from tests.readers.damage import changed, figures, places
 from tracekit import intervals as iv
 from tracekit.columns import distinct
 from tracekit.errors import TraceError
@@ -92,27 +93,6 @@ def whole() -> dict:
     return {"displayTimeUnit": "ns", "traceEvents": [*map(json.loads, text.events), {}]}
 
 
-def places(value, path=()):
-    """The path of each value of a document."""
-    yield path
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in pairs:
-        yield from places(each, (*path, key))
-
-
-def changed(document: dict, path: tuple, value: object) -> dict:
-    """The document with another value at a path; without the key, where that is `...`."""
-    document = json.loads(json.dumps(document))
-    holder = document
-    for key in path[:-1]:
-        holder = holder[key]
-    if value is ...:
-        del holder[path[-1]]
-    else:
-        holder[path[-1]] = value
-    return document
-
-
 DAMAGED = (..., "damaged", 2**70, "-1", "", None, [1], 0.5, "9" * 25)
 # Texts that may be any.
 TEXTS = {"name", "hlo_op", "hlo_module", "long_name", "hlo_category", "tf_op", "source", "alone", "tracekit"}
@@ -134,11 +114,6 @@ def is_legal(document: dict, path: tuple, value: object) -> bool:
     if "args" in path and value in (..., None):
         return True  # an event less that has the stat
     return (key in TEXTS and isinstance(value, str)) or (key in NUMBERS and value in ("-1", 0.5))
-
-
-def figures(trace) -> list[str]:
-    frames = (trace.events, trace.launches, trace.spans, trace.syncs, trace.devices, trace.ops, trace.operands)
-    return [frame.to_csv() for frame in frames]
 
 
 def test_any_one_value_that_is_damaged_costs_itself_and_is_told(tmp_path):

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from tests.readers.chrome.kineto_files import read
-from tests.readers.test_rocprof import changed, figures, places
+from tests.readers.damage import changed, figures, places
 from tracekit.errors import TraceError
 from tracekit.readers.bounds import bounded
 from tracekit.trace import Trace

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests import traces
-from tests.readers.test_rocprof import changed, figures, lost, places
+from tests.readers.damage import changed, figures, lost, places
 from tracekit import intervals as iv
 from tracekit import read
 from tracekit.errors import TraceError

@@ -12,6 +12,7 @@ from tests.readers.hlo.hlo_modules import needs_xla_parser
 from tests.readers.xspace.cpu_planes import Cpu
 from tests.readers.xspaces import PlaneText, Ref, metadata_plane, write
 from tracekit.errors import TraceError
+from tracekit.export.protobuf_encoder import varint
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.bounds import bounded
 from tracekit.readers.xspace import xspace_trace
@@ -76,15 +77,6 @@ def parsed(data: bytes, kind: str) -> list[Field]:
             value = parsed(value, of)
         fields.append([number, wire_type, value])
     return fields
-
-
-def varint(value: int) -> bytes:
-    value &= 2**64 - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def encoded(fields: list[Field]) -> bytes:
