@@ -185,6 +185,16 @@ def test_distinct_values_rise(values):
     assert rising(np.array(values, np.int64)).tolist() == sorted(set(values))
 
 
+@given(
+    st.lists(st.integers(-9, 9) | st.integers(-(2**62), 2**62)),
+    st.lists(st.lists(st.integers(-12, 12) | st.integers(-(2**63), 2**63 - 1))),
+)
+def test_rising_leaves_out_those_without(values, without):
+    arrays = [np.array(others, np.int64) for others in without]
+    expected = sorted({*values} - {value for others in without for value in others})
+    assert rising(np.array(values, np.int64), arrays).tolist() == expected
+
+
 def test_each_label_is_asked_once_and_null_has_an_answer_of_its_own():
     questions = []
     column = categorical(["a", "bb", None], np.array([1, 0, 2, 1]))

@@ -83,9 +83,8 @@ def read(
                 trace = _older_run(tree, origin.runs, nothing, executor) or trace
         trace = _named(trace, tree)
     unused = rules.unused(trace.events, own)
-    trace = replace(
-        trace,
-        events=rules.apply(trace.events, own) if own else trace.events,
+    trace = trace.changed(
+        **({"events": rules.apply(trace.events, own)} if own else {}),
         source=spelt(os.fspath(source if isinstance(place, Path) else place)),
         notes=tuple(map(spelt, (*trace.notes, *unused))),
     )
@@ -129,8 +128,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
             f"({names}): copy them into {origin.capture}."
         )
     of_hosts = dict.fromkeys(note for host in hosts for note in host.notes)
-    return replace(
-        trace,
+    return trace.changed(
         runs=origin.runs,
         losses=concat(LOSS_COLUMNS, [losses.table("", lost), trace.losses]),
         notes=(*losses.notes(lost), *_of_failed(capture), *origin.notes, *of_hosts, *unknown, *notes, *trace.notes),
@@ -164,8 +162,7 @@ def _older_run(tree: remote.Tree, runs: Sequence[str], why: str, executor: Execu
 
 def _with_losses(trace: Trace, lost: Sequence[Lost]) -> Trace:
     """The trace with these losses of its run before its own."""
-    return replace(
-        trace,
+    return trace.changed(
         losses=concat(LOSS_COLUMNS, [losses.table("", lost), trace.losses]),
         notes=(*losses.notes(lost), *trace.notes),
     )
@@ -182,8 +179,7 @@ def _named(trace: Trace, tree: remote.Tree) -> Trace:
     """The trace with its files by their URLs, where they lie in a store."""
     if not tree.url:
         return trace
-    return replace(
-        trace,
+    return trace.changed(
         hosts=trace.hosts.assign(source=trace.hosts["source"].cat.rename_categories(tree.named)),
         losses=trace.losses.assign(evidence=trace.losses["evidence"].cat.rename_categories(tree.named)),
         source=tree.named(trace.source),

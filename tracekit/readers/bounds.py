@@ -5,7 +5,6 @@ is left out, and told.
 
 import hashlib
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,7 @@ def bounded(trace: Trace) -> Trace:
     if changed or lost:
         host = str(trace.hosts["host"].iloc[0]) if len(trace.hosts) else ""
         table = concat(LOSS_COLUMNS, [trace.losses, losses.table(host, lost)])
-        trace = replace(trace, **changed, losses=table, notes=(*trace.notes, *losses.notes(lost)))
+        trace = trace.changed(**changed, losses=table, notes=(*trace.notes, *losses.notes(lost)))
     return _with_short_names(trace)
 
 
@@ -164,7 +163,7 @@ def _with_short_names(trace: Trace) -> Trace:
     if not new:
         return trace
     note = f"{quantity(len(new), 'name')} of more than {_MOST_LETTERS:,} letters: their middle is left out."
-    return replace(trace, **frames, notes=(*trace.notes, note))
+    return trace.changed(**frames, notes=(*trace.notes, note))
 
 
 def _short(text: str) -> str:

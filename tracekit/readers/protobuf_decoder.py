@@ -8,13 +8,15 @@ bytes, a memory map or a uint8 array, and raise `Broken` instead of reading past
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 # Of a tag the C++ library takes 32 bits, of however many bytes: 8a 80 80 80 10 is field 1, as 0a is.
 TAG_BITS = 0xFFFFFFFF
 # Lines may be broken and indented in a text; no other of these characters stands in one.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
+_SHORT = 256  # bytes; what is kept of longer texts could be large
 
 Span = tuple[int, int]
 
@@ -98,6 +100,24 @@ def is_text(buf: Any, start: int, end: int) -> bool:
     except UnicodeDecodeError:
         return False
     return text.isprintable() or not _CONTROL.search(text)
+
+
+class Text(NamedTuple):
+    """A string, and whether its bytes are what a profiler writes as a text (`is_text`)."""
+
+    text: str
+    is_whole: bool
+
+
+def checked_text(buf: Any, start: int, end: int) -> Text:
+    """The string in [start, end). Each plane of a file has some thousand names, most of which the others have too."""
+    raw = bytes(buf[start:end])
+    return _checked(raw) if len(raw) <= _SHORT else Text(text(raw, 0, len(raw)), is_text(raw, 0, len(raw)))
+
+
+@lru_cache(1 << 13)
+def _checked(raw: bytes) -> Text:
+    return Text(text(raw, 0, len(raw)), is_text(raw, 0, len(raw)))
 
 
 class Fields:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import by_label
+from tracekit.columns import by_label, labels
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -437,6 +437,11 @@ def names_runtime(name: str) -> bool:
 def serves_runtime(thread: str) -> bool:
     """Whether a thread of this name is of XLA's pools, on which no user annotates anything."""
     return bool(_RUNTIME_THREAD.match(thread))
+
+
+def records_graphs(names: pd.Categorical) -> bool:
+    """Whether any of these calls captures a stream or makes a graph."""
+    return any(_capture(name) or _building(name) for name in labels(names))
 
 
 def recorded_into_graph(names: pd.Categorical, start: Column, thread: Column) -> Mask:

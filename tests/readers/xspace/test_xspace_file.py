@@ -129,10 +129,35 @@ def test_a_file_that_is_cut_after_it_was_read_changes_nothing(path, loop):
     assert list(plane.strings("hlo_category").astype(object)) == [np.nan, "twice", np.nan, "referred to"]
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_one_sentence(path):
-    size = path.stat().st_size
-    with path.open("rb") as file, pytest.raises(TraceError, match="became shorter while it was read"):
-        xspace_file._held(path, file, size + 1)
+@pytest.mark.parametrize("left", [0, 40, -1])
+def test_a_file_that_is_cut_while_it_is_read_is_one_sentence(tmp_path, loop, monkeypatch, left):
+    # More than Python's own buffer holds.
+    path = write(tmp_path / "h.xplane.pb", f'planes {{ name: "{"x" * 300_000}" }} planes {{ name: "/host:CPU" }}')
+    held = xspace_file._held
+
+    def held_of_cut(path, file, size, reader):
+        os.truncate(path, left % size)
+        return held(path, file, size, reader)
+
+    monkeypatch.setattr(xspace_file, "_held", held_of_cut)
+    with pytest.raises(TraceError, match="became shorter while it was read"):
+        xspace_file.read(path, STATS)
+
+
+def test_planes_are_read_as_their_bytes_come(tmp_path, loop, monkeypatch):
+    """In parts of any size, whose edges fall everywhere: as in one part."""
+    line = "lines { events { metadata_id: 1 offset_ps: 5 duration_ps: 7 } }"
+    planes = [f'planes {{ name: "{name}" {line * 9} }}' for name in ("/device:GPU:0", "/device:GPU:1", "/host:CPU")]
+    path = write(tmp_path / "h.xplane.pb", " ".join(planes) + ' hostnames: "here"')
+    whole = xspace_file.read(path, STATS)
+    assert [len(plane) for plane in whole.planes] == [9, 9, 9]
+    for size in (1, 7, 64, 200):
+        monkeypatch.setattr(xspace_file, "_READ_BYTES", size)
+        space = xspace_file.read(path, STATS)
+        assert space.hostnames == ["here"]
+        assert [(plane.name, plane.duration_ps.tolist()) for plane in space.planes] == [
+            (plane.name, plane.duration_ps.tolist()) for plane in whole.planes
+        ]
 
 
 def test_texts_of_events_and_metadata_outlive_the_pages_that_are_given_back(tmp_path, loop):

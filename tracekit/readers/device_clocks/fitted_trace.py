@@ -1,7 +1,6 @@
 """A trace with the rows of its devices on the clock of their host."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,9 +32,9 @@ def fit(trace: Trace) -> Trace:
     errors |= {device: error for device, each in limits.items() if device not in lines and (error := _ahead(each[0]))}
     if not lines and not errors:
         return trace
-    trace = replace(trace, devices=_devices(trace, lines, errors), notes=(*trace.notes, *_notes(lines)))
+    trace = trace.changed(devices=_devices(trace, lines, errors), notes=(*trace.notes, *_notes(lines)))
     shifted = {device: line for device, line in lines.items() if not line.is_identity}
-    return _on_one_axis(replace(trace, events=_shift(trace.events, shifted))) if shifted else trace
+    return _on_one_axis(trace.changed(events=_shift(trace.events, shifted))) if shifted else trace
 
 
 def _line(limits: Sequence[Limits]) -> ClockLine:
@@ -84,7 +83,7 @@ def _on_one_axis(trace: Trace) -> Trace:
         name: table.assign(**{column: table[column] - zero_ns * 1000 for column in times if column in table})
         for name, table in tables.items()
     }
-    return replace(trace, **tables, hosts=trace.hosts.assign(origin_ns=trace.hosts["origin_ns"] + zero_ns))
+    return trace.changed(**tables, hosts=trace.hosts.assign(origin_ns=trace.hosts["origin_ns"] + zero_ns))
 
 
 def _devices(trace: Trace, lines: Mapping[str, ClockLine], errors: Mapping[str, str]) -> pd.DataFrame:

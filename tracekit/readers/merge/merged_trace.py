@@ -46,7 +46,7 @@ def merge(traces: Sequence[Trace], world_size: int | None = None, machines: Mapp
     parts, notes = _on_one_axis(traces)
     if len(traces) == 1:
         lacking = _missing(parts, world_size) if world_size else []
-        return replace(traces[0], notes=(*lacking, *traces[0].notes)) if lacking else traces[0]
+        return traces[0].changed(notes=(*lacking, *traces[0].notes)) if lacking else traces[0]
     parts, host_notes = same_host.tell_apart(parts)
     parts.sort(key=lambda part: natural(part.host))
     hosts = list(dict.fromkeys(part.host for part in parts))

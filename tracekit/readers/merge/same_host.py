@@ -157,7 +157,7 @@ def _repeats(part: Part, other: Part, what: str) -> NDArray[np.bool_]:
 
 def _without_repeats(part: Part, other: Part) -> Part:
     tables = {what: getattr(part.trace, what)[~_repeats(part, other, what)].reset_index(drop=True) for what in _WHAT}
-    return replace(part, trace=replace(part.trace, **tables))
+    return replace(part, trace=part.trace.changed(**tables))
 
 
 def _window_note(part: Part, home: Sequence[Part]) -> list[str]:

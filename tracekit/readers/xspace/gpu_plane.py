@@ -23,7 +23,7 @@ from tracekit.readers.hlo.instruction import MOVES, Op
 from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import planes
 from tracekit.readers.xspace.host_events import Calls
-from tracekit.readers.xspace.planes import DeviceRows, Once, Plane, PlaneEvents
+from tracekit.readers.xspace.planes import DeviceRows, Once, Plane, PlaneEvents, Rows
 from tracekit.units import percent
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.host_calls import sync_call
@@ -87,7 +87,7 @@ def read(
     """The rows of a GPU, of those of the events that have a time; `is_alone` if no other GPU is there to copy to."""
     plane = events.plane
     events, notes = _work(events, once)
-    rows = events.rows
+    rows, count = events.chosen, len(events.rows)
     data = planes.event_columns(host, plane, rows)
     hlo = planes.hlo_ops(plane, rows, lookup, once)
     details = plane.strings("memcpy_details")[rows]
@@ -112,7 +112,7 @@ def read(
     data["bytes"] = pd.arrays.IntegerArray(
         np.where(sizes >= 0, sizes, data["bytes"].to_numpy(np.int64, na_value=-1)), (sizes < 0) & data["bytes"].isna()
     )
-    data["device"] = constant(device, len(rows))
+    data["device"] = constant(device, count)
     data["start_ps"], data["end_ps"] = events.start[rows], events.end[rows]
     data["op"] = pd.arrays.IntegerArray(hlo.which, hlo.mask(lambda name, op: name == ""))
     data["occupancy_ratio"] = _occupancy(plane, rows)
@@ -127,8 +127,8 @@ def read(
         )
     notes += _graph_notes(events, hlo, calls)
     lost = _unlinked(plane, data["correlation_id"])
-    if count := int(by_label(details, lambda text: not _FIELD.search(text)).sum()):
-        lost.append(Lost(Loss.DETAILS, count, len(rows), f"records of copies of {device}"))
+    if unclear := int(by_label(details, lambda text: not _FIELD.search(text)).sum()):
+        lost.append(Lost(Loss.DETAILS, unclear, count, f"records of copies of {device}"))
     return DeviceRows(data, hlo.operations, notes, lost=lost)
 
 
@@ -185,9 +185,10 @@ def _work(events: PlaneEvents, once: Once) -> tuple[PlaneEvents, list[str]]:
         rows = rows[stream | (overhead & plane.numbers("correlation_id")[1][rows])]
         if unknown:
             notes.append(f"lines of unknown meaning were skipped: {', '.join(unknown)}.")
-    idle = by_label(plane.names, once(_is_no_work))[rows]
+    chosen = replace(events, rows=rows).chosen
+    idle = by_label(plane.names[chosen], once(_is_no_work))
     for stat in MEMORY_STATS:
-        idle |= plane.has(stat)[rows]
+        idle |= plane.has(stat)[chosen]
     if idle.any():
         notes.append(f"{idle.sum()} records of memory use and of waiting were skipped: they are not work.")
         rows = rows[~idle]
@@ -199,7 +200,7 @@ def _is_no_work(name: str) -> bool:
     return _is_wait(name) or (name.startswith(_UNIFIED) and not name.startswith(_UNIFIED_COPY))
 
 
-def _occupancy(plane: Plane, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def _occupancy(plane: Plane, rows: Rows) -> NDArray[np.float64]:
     """The theoretical occupancy of each row, 0..1, nan where it was not computed (a copy, and all of ROCm)."""
     percent = plane.reals("theoretical_occupancy_pct")[rows]
     if np.isnan(percent).all():
@@ -247,10 +248,12 @@ def _of_rocm(plane: Plane) -> bool:
 
 def _graph_notes(events: PlaneEvents, hlo: planes.HloOps, calls: Calls) -> list[str]:
     """The note on what CUDA graphs hide: their kernels, which then are one row, or the HLO names of these."""
-    plane, rows = events.plane, events.rows
+    plane, rows = events.plane, events.chosen
     ids, _ = plane.numbers("correlation_id")
-    whole = by_label(plane.names, lambda name: name.startswith(_GRAPH_AS_A_WHOLE))[rows]
+    whole = by_label(plane.names[rows], lambda name: name.startswith(_GRAPH_AS_A_WHOLE))
     in_graph = whole | (plane.numbers("cuda_graph_id")[0][rows] > 0) | np.isin(ids[rows], calls.graphs)
+    if not in_graph.any():
+        return []
     hidden = in_graph & hlo.mask(lambda name, op: op is None or op.does in kinds.CONTROL_FLOW)
     if not hidden.any():
         return []
@@ -259,8 +262,9 @@ def _graph_notes(events: PlaneEvents, hlo: planes.HloOps, calls: Calls) -> list[
     share = intervals.total(spans[hidden]) / busy if busy else 0
     merged = "Each graph is one row: its kernels and copies are not separated. " if whole.any() else ""
     return [
-        f"CUDA graphs account for {percent(share)} of the busy time, without HLO names ({hidden.sum()} of {len(rows)} "
-        f"rows). {merged}XLA_FLAGS=--xla_gpu_enable_command_buffer= turns graphs off and restores the names."
+        f"CUDA graphs account for {percent(share)} of the busy time, without HLO names ({hidden.sum()} of "
+        f"{len(hidden)} rows). {merged}XLA_FLAGS=--xla_gpu_enable_command_buffer= turns graphs off and restores the "
+        "names."
     ]
 
 

@@ -31,6 +31,7 @@ from tracekit.vocabulary.host_calls import (
     SyncCall,
     launches_graph,
     recorded_into_graph,
+    records_graphs,
     serves_cpu_ops,
     sync_call,
 )
@@ -169,7 +170,10 @@ def calls(space: XSpace) -> Calls:
         values, has_id = plane.numbers("correlation_id")
         ids.append(values[has_id])
         names.append(plane.names[has_id])
-        recorded.append(recorded_into_graph(names[-1], plane.start_ps(base_ns)[has_id], plane.line[has_id]))
+        is_recorded = np.zeros(len(ids[-1]), bool)
+        if records_graphs(names[-1]):
+            is_recorded = recorded_into_graph(names[-1], plane.start_ps(base_ns)[has_id], plane.line[has_id])
+        recorded.append(is_recorded)
     return Calls(np.concatenate(ids), union_categoricals(names), np.concatenate(recorded))
 
 

@@ -29,6 +29,8 @@ _MOST_ANSWERS = 1 << 15
 # Bytes that are no UTF-8 (protobuf_decoder), and what no profiler calls anything by.
 NO_TEXT = re.compile(r"\\x[0-9a-f]{2}|[\x00-\x1f\ufffd]")
 F = TypeVar("F", bound=Callable[..., Any])
+# Which events of a plane: their places, or where they are all a slice, with which columns are not copied.
+Rows = NDArray[np.int64] | slice
 
 # What HLO says of (module, program id as text, op); the module "" is any. None where no HLO proto tells.
 Lookup = Callable[[str, str, str], Op | None]
@@ -77,10 +79,13 @@ class Plane(ABC):
     def __len__(self) -> int:
         return len(self.line)
 
-    def start_ps(self, base_ns: int) -> NDArray[np.int64]:
-        """Start of every event in picoseconds since `base_ns`, shape (n,); rebased in ns, so that epoch times fit."""
-        stamps = np.array([line.timestamp_ns for line in self.lines], np.int64)
-        return (stamps[self.line] - base_ns) * 1000 + self.offset_ps
+    def start_ps(self, base_ns: int, base_ps: int = 0) -> NDArray[np.int64]:
+        """Start of every event in picoseconds since `base_ps` after `base_ns`, shape (n,); rebased in ns, so that epoch
+        times fit."""
+        stamps = (np.array([line.timestamp_ns for line in self.lines], np.int64) - base_ns) * 1000 - base_ps
+        start = stamps[self.line]
+        start += self.offset_ps  # in place: what is new costs as much to take from the system as to fill
+        return start
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
         """The plane without the events that are not `kept`, shape (n,)."""
@@ -166,6 +171,11 @@ class PlaneEvents:
     end: NDArray[np.int64]
     rows: NDArray[np.int64]
 
+    @property
+    def chosen(self) -> Rows:
+        """The `rows` for columns to be asked with."""
+        return slice(None) if len(self.rows) == len(self.plane) else self.rows
+
 
 @dataclass(frozen=True)
 class DeviceRows:
@@ -193,11 +203,12 @@ def text_stat(stats: Mapping[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def event_columns(host: str, plane: Plane, rows: NDArray[np.int64]) -> dict[str, Any]:
+def event_columns(host: str, plane: Plane, rows: Rows) -> dict[str, Any]:
     """The columns that need no classification, for the events `rows`."""
+    line = plane.line[rows]
     data: dict[str, Any] = {
-        "host": constant(host, len(rows)),
-        "lane": categorical(line_names(plane), plane.line[rows]),
+        "host": constant(host, len(line)),
+        "lane": categorical(line_names(plane), line),
         "name": plane.names[rows],
         "hlo_op": plane.strings("hlo_op")[rows],
         "hlo_module": plane.strings("hlo_module")[rows],
@@ -205,10 +216,11 @@ def event_columns(host: str, plane: Plane, rows: NDArray[np.int64]) -> dict[str,
     return data | {stat: integers(plane, stat, rows) for stat in ("correlation_id", "run_id", "group_id")}
 
 
-def integers(plane: Plane, stat: str, rows: NDArray[np.int64]) -> pd.arrays.IntegerArray:
+def integers(plane: Plane, stat: str, rows: Rows) -> pd.arrays.IntegerArray:
     """The integer stat of the events `rows`, null where they have none."""
     values, has_stat = plane.numbers(stat)
-    return pd.arrays.IntegerArray(values[rows], ~has_stat[rows])
+    own = values[rows].copy() if isinstance(rows, slice) else values[rows]  # the plane's values are all one array
+    return pd.arrays.IntegerArray(own, ~has_stat[rows])
 
 
 def line_names(plane: Plane) -> list[str]:
@@ -246,18 +258,18 @@ class HloOps:
         return np.array([test(name, op) for name, op in self.ops], bool)[self.which]
 
 
-def hlo_ops(plane: Plane, rows: NDArray[np.int64], lookup: Lookup, once: Once) -> HloOps:
+def hlo_ops(plane: Plane, rows: Rows, lookup: Lookup, once: Once) -> HloOps:
     """The distinct ops of the events `rows`; of other planes, that share `once`, equal ones are the same objects."""
     lookup, operation = once(lookup), once(Operation)
     op, module = plane.strings("hlo_op")[rows], plane.strings("hlo_module")[rows]
-    program = plane.numbers("program_id")[0][rows].astype(np.uint64)
+    program = plane.numbers("program_id")[0][rows].view(np.uint64)
     which, first = distinct(op.codes, module.codes, program)
     # The code of what is absent is -1, the last.
     op_names, modules = [*labels(op), ""], [*labels(module), ""]
     numbers = [*map(str, program[first].tolist())]
     keys = zip(op.codes[first].tolist(), module.codes[first].tolist(), numbers, strict=True)
     ops = [(op_names[a], lookup(modules[b], number, op_names[a]) if a >= 0 else None) for a, b, number in keys]
-    has_number = plane.numbers("program_id")[1][rows[first]]
+    has_number = plane.numbers("program_id")[1][rows][first]
     programs = [
         f"{modules[b]}({number})" if has_one else modules[b]
         for b, number, has_one in zip(module.codes[first].tolist(), numbers, has_number.tolist(), strict=True)

@@ -10,11 +10,11 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
 
@@ -52,8 +52,9 @@ _WIRE_TYPES = {
     DOUBLE: protobuf.FIXED64,
 }
 _PIECE = 1 << 20
-_READ_BYTES = 1 << 26
+_READ_BYTES = 1 << 22
 _LONGEST_HEAD = 7  # a tag of a field below 16, and a length
+_LONGEST_NEXT = 30  # tag and length of the next field, or a value that is a number
 
 # The compiled loop holds no GIL, and each line writes rows of its own.
 _MOST_THREADS = 4
@@ -119,9 +120,9 @@ class ProtobufPlane(Plane):
         name = self._events.name(self._buf, event_id)
         if name is None:
             return self.event_metadata(event_id).name
-        if not name or not self._events.is_text(self._buf, event_id):
+        if not name.text or not name.is_whole:
             self._damaged.add(event_id)
-        return name
+        return name.text
 
     def event_metadata(self, event_id: int) -> EventMetadata:
         """The metadata of `event_id`, decoded now; an id without metadata gives empty strings, damaged metadata what
@@ -287,12 +288,13 @@ def read(
     `lost`. Raises TraceError, naming the file and the byte, if the file is empty, or if no plane of it is whole.
     """
     path = Path(path)
-    buf, is_cut = _bytes(path)
-    try:
-        space = _space(buf, _Stats(frozenset(stats), tuple(together), frozenset(texts), frozenset(reals)), keep)
-    except protobuf.Broken as broken:
-        raise (_not_unpacked(path) if is_cut else error(path, broken)) from None
-    return replace(space, lost=[*space.lost, Lost(Loss.PLANES, None, None, _CUT)]) if is_cut else space
+    wanted = _Stats(frozenset(stats), tuple(together), frozenset(texts), frozenset(reals))
+    with _content(path) as content:
+        try:
+            space = _space(content, wanted, keep)
+        except protobuf.Broken as broken:
+            raise (_not_unpacked(path) if content.is_cut else error(path, broken)) from None
+    return replace(space, lost=[*space.lost, Lost(Loss.PLANES, None, None, _CUT)]) if content.is_cut else space
 
 
 def error(path: Path, broken: protobuf.Broken) -> TraceError:
@@ -303,25 +305,24 @@ def error(path: Path, broken: protobuf.Broken) -> TraceError:
     )
 
 
-def _bytes(path: Path) -> tuple[Any, bool]:
-    """The file's bytes in memory, unpacked if it is gzipped, and whether what unpacks is only a part of them."""
+@contextmanager
+def _content(path: Path) -> Iterator["_Content"]:
+    """The bytes of the file at `path` in memory, unpacked if it is gzipped; a thread reads large ones meanwhile."""
     try:
-        with opened(path) as file:
+        with opened(path) as file, ThreadPoolExecutor(1) as reader:
             head = file.read(2)
-            if head == unpacking.GZIP:
-                file.seek(0)
-                return _unpacked(file, path)
             if not head:
                 raise TraceError(f"{path} is empty: the profiler wrote nothing to it. Capture the trace again.")
-            size = os.fstat(file.fileno()).st_size
             file.seek(0)
-            if size < COMPILE_FROM_BYTES:
-                return _held(path, file, size), False
-            with ThreadPoolExecutor(1) as pool:  # numba starts while the file is read, which holds no GIL
-                if hasattr(os, "posix_fadvise"):
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
-                pool.submit(_compiled_loops)
-                return _held(path, file, size), False
+            if head == unpacking.GZIP:
+                yield _Content(*_unpacked(file, path))
+                return
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+            try:
+                yield _held(path, file, os.fstat(file.fileno()).st_size, reader)
+            finally:
+                reader.shutdown(cancel_futures=True)
     except zlib.error:  # what unpacks before is not checked, and may be wrong
         raise _not_unpacked(path) from None
     except OSError as error:
@@ -346,25 +347,41 @@ def _not_unpacked(path: Path) -> TraceError:
     )
 
 
-def _held(path: Path, file: BinaryIO, size: int) -> mmap.mmap:
-    """The first `size` bytes of a file, in memory of which parts can be given back.
+@dataclass
+class _Content:
+    """The bytes of a file, all of them or as far as its `parts`, of _READ_BYTES each, are there; `is_cut` if they are
+    those of a gzip stream that ends early."""
+
+    buf: Any
+    is_cut: bool = False
+    parts: deque[Future[None]] = field(default_factory=deque)
+    _read: int = 0
+
+    def until(self, end: int) -> None:
+        """Return when the bytes before `end` are there. Raises what went wrong when they were read."""
+        while self.parts and self._read < end:
+            self.parts.popleft().result()
+            self._read += _READ_BYTES
+
+
+def _held(path: Path, file: BinaryIO, size: int, reader: ThreadPoolExecutor) -> _Content:
+    """The first `size` bytes of a file, which `reader` begins to read into memory of which parts can be given back.
 
     A map of the file itself would end the process (SIGBUS) where another cuts the file while it is read.
     """
     flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
     buf = mmap.mmap(-1, size, **flags)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # of a kernel without; with large pages, reading takes half the time
-            buf.madvise(mmap.MADV_HUGEPAGE)
-    with memoryview(buf) as view:
-        at = 0
-        while at < size:
-            with view[at : at + _READ_BYTES] as part:
+
+    def read_part(at: int) -> None:
+        end = min(at + _READ_BYTES, size)
+        while at < end:
+            with memoryview(buf) as view, view[at:end] as part:
                 length = file.readinto(part)  # type: ignore[attr-defined]
             if not length:
                 raise TraceError(f"{path} became shorter while it was read. Read it when what writes it has finished.")
             at += length
-    return buf
+
+    return _Content(buf, parts=deque(reader.submit(read_part, at) for at in range(0, size, _READ_BYTES)))
 
 
 class _CountedLine(NamedTuple):
@@ -387,20 +404,12 @@ class _Entries(NamedTuple):
         at = self.places[key]
         return self.table.item(at, _START), self.table.item(at, _END)
 
-    def name(self, buf: Any, key: int) -> str | None:
+    def name(self, buf: Any, key: int) -> protobuf.Text | None:
         """The name in the message of a key; None where only the whole message tells it, or there is none."""
         at = self.places.get(key)
-        if at is None:
+        if at is None or (start := self.table.item(at, _NAME_START)) < 0:
             return None
-        start = self.table.item(at, _NAME_START)
-        return protobuf.text(buf, start, self.table.item(at, _NAME_END)) if start >= 0 else None
-
-    def is_text(self, buf: Any, key: int) -> bool:
-        """Whether the name in the message of a key is a text, as far as that alone tells it."""
-        at = self.places[key]
-        return self.table.item(at, _NAME_START) < 0 or protobuf.is_text(
-            buf, self.table.item(at, _NAME_START), self.table.item(at, _NAME_END)
-        )
+        return protobuf.checked_text(buf, start, self.table.item(at, _NAME_END))
 
 
 class EventColumns(NamedTuple):
@@ -470,27 +479,30 @@ class _Loops(NamedTuple):
     decode_events: Callable[..., int]
 
 
-def _space(buf: Any, stats: _Stats, keep: Keep) -> XSpace:
-    spans, texts, lost = _top(buf)
+def _space(content: _Content, stats: _Stats, keep: Keep) -> XSpace:
+    file = _file(content.buf)  # numba starts while the first bytes are read
+    texts: dict[int, list[str]] = {2: [], 3: [], 4: []}
     planes: list[Plane] = []
     damaged: list[protobuf.Broken] = []
-    file = _file(buf)
-    if len(spans) > _MOST_PLANES:
-        evidence = f"behind the first {_MOST_PLANES}, which are more than any machine has"
-        lost.append(Lost(Loss.PLANES, len(spans) - _MOST_PLANES, len(spans), evidence))
+    lost: list[Lost] = []
+    lost_of_planes: list[Lost] = []
+    spans = _planes(content, texts, lost)
     with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
-        begun = ((span, _begun(file, pool, span, stats, keep)) for span in spans[:_MOST_PLANES])
+        begun = ((span, _begun(file, pool, span, stats, keep)) for span in islice(spans, _MOST_PLANES))
         for span, plane in _ahead(begun, _PLANES_AHEAD):
             if isinstance(plane, protobuf.Broken):
                 damaged.append(plane)
-                lost.append(_lost_plane(buf, span, plane))
+                lost_of_planes.append(_lost_plane(content.buf, span, plane))
             else:
                 whole, lost_of_plane = plane()
                 planes.append(whole)
-                lost += lost_of_plane
+                lost_of_planes += lost_of_plane
+    if behind := sum(1 for _ in spans):
+        evidence = f"behind the first {_MOST_PLANES}, which are more than any machine has"
+        lost.append(Lost(Loss.PLANES, behind, _MOST_PLANES + behind, evidence))
     if not planes:
         raise damaged[0] if damaged else protobuf.Broken(0)
-    return XSpace(planes, texts[2], texts[3], texts[4], lost)
+    return XSpace(planes, texts[2], texts[3], texts[4], [*lost, *lost_of_planes])
 
 
 def _ahead(values: Iterable[T], count: int) -> Iterator[T]:
@@ -503,31 +515,35 @@ def _ahead(values: Iterable[T], count: int) -> Iterator[T]:
     yield from waiting
 
 
-def _top(buf: Any) -> tuple[list[Span], dict[int, list[str]], list[Lost]]:
-    """Where the planes of a file stand, its texts by their field, and how it ends where that is no message."""
-    planes: list[Span] = []
-    texts: dict[int, list[str]] = {2: [], 3: [], 4: []}
-    lost: list[Lost] = []
+def _planes(content: _Content, texts: dict[int, list[str]], lost: list[Lost]) -> Iterator[Span]:
+    """Where each plane of a file stands, when its bytes are there; the file's `texts` are added by their field, and to
+    what is `lost` how it ends where that is no message."""
+    buf = content.buf
+    is_first = True
     whole = 0
     try:
+        content.until(_LONGEST_NEXT)
         for number, wire_type, start, end in protobuf.fields(buf, 0, len(buf)):
+            content.until(end + _LONGEST_NEXT)
             whole = end
             if number == 1 and wire_type == protobuf.LENGTH:
-                if start < end or not planes:  # an empty one says nothing
-                    planes.append((start, end))
+                if start < end or is_first:  # an empty one says nothing
+                    yield start, end
+                    is_first = False
             elif number in texts and wire_type == protobuf.LENGTH:
                 texts[number].append(protobuf.text(buf, start, end))
             elif number == 1 or number in texts:
                 lost.append(Lost(Loss.PLANES if number == 1 else Loss.DETAILS, 1, None, f"no message at byte {start}"))
     except protobuf.Broken as broken:
-        if not planes:
+        if is_first:
             raise
+        content.until(len(buf))
         if buf[whole] == 1 << 3 | protobuf.LENGTH:
-            return planes, texts, [*lost, _lost_plane(buf, (_after_varint(buf, whole + 1), len(buf)), broken)]
+            lost.append(_lost_plane(buf, (_after_varint(buf, whole + 1), len(buf)), broken))
+            return
         zeros = all(not any(buf[at : at + _PIECE]) for at in range(whole, len(buf), _PIECE))
         evidence = f"{'zeros' if zeros else 'no message'} from byte {whole} on"
-        return planes, texts, [*lost, Lost(Loss.BYTES, len(buf) - whole, len(buf), evidence)]
-    return planes, texts, lost
+        lost.append(Lost(Loss.BYTES, len(buf) - whole, len(buf), evidence))
 
 
 def _after_varint(buf: Any, at: int) -> int:
@@ -680,21 +696,25 @@ def _entries(file: _File, spans: NDArray[np.int64]) -> tuple[_Entries, int]:
 
 def _stat_names(buf: Any, entries: _Entries) -> tuple[dict[int, str], int]:
     """The name of each stat by its id, "" if it has none, and how many are damaged."""
+    names: dict[int, str] = {}
     bad = 0
-    try:
-        pairs = [(key, _stat_name(buf, entries, key)) for key in entries.places]
-    except protobuf.Broken:
-        pairs, bad = _whole(lambda key: (key, _stat_name(buf, entries, key)), list(entries.places))
-    return dict(pairs), bad + sum(not entries.is_text(buf, key) for key in entries.places)
+    for key in entries.places:
+        name = entries.name(buf, key)
+        if name is not None:
+            names[key] = name.text
+            bad += not name.is_whole
+            continue
+        try:
+            names[key] = _stat_name(buf, entries.span(key))
+        except protobuf.Broken:
+            bad += 1
+    return names, bad
 
 
-def _stat_name(buf: Any, entries: _Entries, key: int) -> str:
-    name = entries.name(buf, key)
-    if name is not None:
-        return name
-    entry = Fields(buf, entries.span(key))
+def _stat_name(buf: Any, span: Span) -> str:
+    entry = Fields(buf, span)
     if 2 in entry and not entry.messages(2):
-        raise protobuf.Broken(entries.span(key)[0])
+        raise protobuf.Broken(span[0])
     return entry.text(2)
 
 
@@ -970,7 +990,11 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                 offset_ps[row] = 0
                 aggregated += 1
             elif tag == 34:  # field 4: a stat
-                size, inner = protobuf.varint(buf, after, pos)
+                if after < pos and buf[after] < 128:  # a seventh of the loop's time less
+                    size = buf[after] & 0x7F
+                    inner = after + 1
+                else:
+                    size, inner = protobuf.varint(buf, after, pos)
                 if size < 0 or size > pos - inner:
                     wrong = after
                     raise protobuf.Broken(wrong)

@@ -116,7 +116,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     unix_ns = _unix_ns(space, base_ns + zero // 1000)
     of_file = programs(space)
     of_end = [*map(_calls_of_end, filter(host_events.is_host, space.planes))]
-    hosts = [HostEvents(plane, plane.start_ps(base_ns) - zero) for plane, _ in of_end]
+    hosts = [HostEvents(plane, plane.start_ps(base_ns, zero)) for plane, _ in of_end]
     end_ids = np.concatenate([np.zeros(0, np.int64), *(ids for _, ids in of_end)])
     del of_end
     if sessions or repeated or far or backwards:
@@ -132,7 +132,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     damaged = [plane.damaged for plane in space.planes if plane.name == METADATA]
 
     def device_rows(plane: Plane, device: str) -> DeviceRows:
-        events, notes = _timed(plane, plane.start_ps(base_ns) - zero, longest_ps)
+        events, notes = _timed(plane, plane.start_ps(base_ns, zero), longest_ps)
         # What is aggregated has no time by its nature.
         untimed.append(int((plane.occurrences < 0).sum()) - len(events.rows))
         if len(plane) == 0:
@@ -202,7 +202,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
             is_last_use=True,
         ),
         syncs=concat(SYNC_COLUMNS, [host_events.waits(host, each, waited) for each in hosts]),
-        devices=concat(DEVICE_COLUMNS, facts),
+        devices=frame(DEVICE_COLUMNS, {name: [row[name] for row in facts] for name in (facts or [{}])[0]}),
         losses=losses.table(
             host, [*losses_told, *_replicas(threads, computing), *damage, *([without_time] if any(untimed) else [])]
         ),
@@ -333,8 +333,8 @@ def _waits(devices: list[tuple[Plane, str]], once: Once) -> dict[int, tuple[str,
     return places
 
 
-def _facts(host: str, plane: Plane, device: str) -> pd.DataFrame:
-    """One row of DEVICE_COLUMNS with what the plane's stats say the device is and can do."""
+def _facts(host: str, plane: Plane, device: str) -> dict[str, Any]:
+    """A row of DEVICE_COLUMNS with what the plane's stats say the device is and can do."""
     stats = plane.stats
     bandwidth = number_stat(stats, "memory_bandwidth")
     if bandwidth is not None and _has_half_of_its_bandwidth(plane):
@@ -343,16 +343,13 @@ def _facts(host: str, plane: Plane, device: str) -> pd.DataFrame:
         bandwidth = (number_stat(stats, "peak_hbm_bw_gigabytes_per_second") or 0) * 10**9 or None
     flops = (number_stat(stats, "peak_teraflops_per_second") or 0) * 10**12
     model = next((text for name in _MODEL if (text := text_stat(stats, name))), None)
-    return frame(
-        DEVICE_COLUMNS,
-        {
-            "host": [host],
-            "device": [device],
-            "model": [model],
-            "memory_bandwidth_bytes_per_s": [_whole(bandwidth)],
-            "peak_flops_per_s": [_whole(flops or None)],
-        },
-    )
+    return {
+        "host": host,
+        "device": device,
+        "model": model,
+        "memory_bandwidth_bytes_per_s": _whole(bandwidth),
+        "peak_flops_per_s": _whole(flops or None),
+    }
 
 
 def _whole(number: float | None) -> int | None:
@@ -645,13 +642,9 @@ def _missing(space: XSpace, calls: host_events.Calls) -> list[str]:
 
 def _lost_launches(calls: host_events.Calls, gpus: list[Plane]) -> list[str]:
     """The note on launches of the host that no event of a GPU answers."""
-    launched = rising(calls.ids_of(launches))
-    launched = launched[~np.isin(launched, calls.ids[calls.recorded])]
-    executed = [np.zeros(0, np.int64)]
-    for plane in gpus:
-        ids, has_id = plane.numbers("correlation_id")
-        executed.append(ids[has_id])
-    unanswered = int((~np.isin(launched, np.concatenate(executed))).sum())
+    launched = rising(calls.ids_of(launches), [calls.ids[calls.recorded]])
+    executed = [ids[has_id] for ids, has_id in (plane.numbers("correlation_id") for plane in gpus)]
+    unanswered = len(rising(launched, executed))
     if unanswered <= _REMAINDER * len(launched):
         return []
     what = "GPU planes are absent" if gpus else "the file contains no GPU plane"
