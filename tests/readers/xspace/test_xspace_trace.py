@@ -12,7 +12,8 @@ from tests.readers.xspaces import PlaneText, write
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers import read, xspace
-from tracekit.readers.xspace import xspace_file
+from tracekit.readers.xspace import xspace_file, xspace_trace
+from tracekit.trace import FRAME_COLUMNS
 
 
 def rows(path, *columns):
@@ -507,3 +508,22 @@ def test_what_other_threads_compile_of_the_program_that_ends_a_capture_is_no_wor
 def test_a_host_that_ran_programs_on_a_tpu_lacks_its_plane(tmp_path):
     host = PlaneText("/host:CPU").event("t", "tpu::System::Execute=>IssueSequencedEvent", 0, 1)
     assert "contains no TPU plane" in read(write(tmp_path / "h.xplane.pb", host.text())).notes[0]
+
+
+@pytest.mark.parametrize("file", sorted(traces.DATA.rglob("*.xplane.pb*")), ids=lambda path: path.name)
+def test_stats_that_are_not_needed_of_a_plane_would_change_nothing(file, monkeypatch):
+    needed = read(file)
+    monkeypatch.setattr(xspace_trace, "_needed", lambda plane_name, known: None)
+    every = read(file)
+    assert needed.notes == every.notes
+    for name in FRAME_COLUMNS:
+        pd.testing.assert_frame_equal(getattr(needed, name), getattr(every, name))
+
+
+def test_of_calls_that_launch_work_on_a_gpu_no_stats_of_its_operations_are_kept():
+    path = traces.DATA / "generated" / "gpu.xplane.pb"
+    every, needed = (
+        next(plane for plane in xspace_file.read(path, xspace.STATS, **which).planes if plane.name == "/host:CPU")
+        for which in ({}, {"needed": xspace_trace._needed})
+    )
+    assert every.stat_rows.keys() - needed.stat_rows.keys() == {"group_id"}

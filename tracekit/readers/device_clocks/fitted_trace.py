@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.columns import frame
+from tracekit.columns import frame, records
 from tracekit.devices import type_of
 from tracekit.readers.device_clocks.clock_line import TOLERANCE_PS, ClockLine, Limits, clock_line, late_start
 from tracekit.readers.device_clocks.trace_limits import limits_of
@@ -88,22 +88,19 @@ def _on_one_axis(trace: Trace) -> Trace:
 
 def _devices(trace: Trace, lines: Mapping[str, ClockLine], errors: Mapping[str, str]) -> pd.DataFrame:
     """Trace.devices with what was found out of each clock; devices that it does not list are added."""
-    table = trace.devices
-    names = dict.fromkeys([*table["device"].astype(str), *lines, *errors])
     host = str(trace.events["host"].iat[0])
-    more = [None] * (len(names) - len(table))
-    columns: dict[str, list[Any]] = {
-        str(name): [*table[name].astype(object).where(table[name].notna(), None), *more] for name in table
-    }
-    columns |= {"host": [value or host for value in columns["host"]], "device": [*names]}
-    for at, name in enumerate(names):
+    rows = {str(row["device"]): row for row in records(trace.devices)}
+    for name in (*lines, *errors):
+        rows.setdefault(name, dict.fromkeys(DEVICE_COLUMNS) | {"host": host, "device": name})
+    for name, row in rows.items():
+        row["host"] = row["host"] or host
         if line := lines.get(name):
             has_clock = name not in errors
-            columns["shift_ps"][at] = line.shift_ps if has_clock else None
+            row["shift_ps"] = line.shift_ps if has_clock else None
             # What is added to the times of a clock that runs fast shrinks.
-            columns["drift_ppm"][at] = (-line.drift * 1e6 or 0.0) if has_clock else None
-        columns["clock_error"][at] = errors.get(name)
-    return frame(DEVICE_COLUMNS, columns)
+            row["drift_ppm"] = (-line.drift * 1e6 or 0.0) if has_clock else None
+        row["clock_error"] = errors.get(name)
+    return frame(DEVICE_COLUMNS, [[*row.values()] for row in rows.values()])
 
 
 def _notes(lines: Mapping[str, ClockLine]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -103,17 +104,20 @@ def with_operations(
     operations that have rows (OP_COLUMNS) and those of them that need others (OPERAND_COLUMNS). The parts lose their
     columns.
     """
-    lengths = [len(part["op"]) if part else 0 for part in parts]
-    events = joined(EVENT_COLUMNS, parts)
     which, distinct = _distinct_operations([operation for of_plane in operations for operation in of_plane])
-    before = np.cumsum([0, *map(len, operations)])[:-1]
-    has_op = events["op"].notna().to_numpy(bool)
-    of_file = events["op"].to_numpy(np.int64, na_value=0) + np.repeat(before, lengths)
-    op = which[of_file[has_op]]
-    has_rows = np.bincount(op, minlength=len(distinct)) > 0
-    number = np.zeros(len(events), np.int64)
-    number[has_op] = (np.cumsum(has_rows) - 1)[op]
-    events["op"] = pd.arrays.IntegerArray(number, ~has_op)
+    has_rows = np.zeros(len(distinct), bool)
+    edges = np.cumsum([0, *map(len, operations)]).tolist()
+    of_plane = [which[begin:end] for begin, end in pairwise(edges)]
+    of_rows = [pd.array(part["op"], "Int64") if part else pd.array([], "Int64") for part in parts]
+    for own, numbers in zip(of_rows, of_plane, strict=True):
+        has_rows[numbers[own[~own.isna()].to_numpy(np.int64)]] = True
+    number = np.cumsum(has_rows) - 1
+    for part, own, numbers in zip(parts, of_rows, of_plane, strict=True):
+        if part:
+            # Behind the last is the number of a row that has no operation.
+            of_row = np.append(number[numbers], 0)[own.to_numpy(np.int64, na_value=-1)]
+            part["op"] = pd.arrays.IntegerArray(of_row, own.isna())
+    events = joined(EVENT_COLUMNS, parts)
     with_rows = [distinct[at] for at in np.flatnonzero(has_rows)]
     of_program: dict[str, list[int]] = {}
     for at, operation in enumerate(with_rows):

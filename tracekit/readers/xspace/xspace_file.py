@@ -80,6 +80,7 @@ _TABLE = 4096
 _UNWANTED, _NAMELESS, _NAMELESS_ONE = -1, -2, 1 << 32
 
 Keep = Callable[[str, str, int], bool]
+Needed = Callable[[str, Collection[str]], Collection[str] | None]
 
 # The columns of a table of map entries.
 _KEY, _START, _END, _NAME_START, _NAME_END = range(5)
@@ -276,19 +277,20 @@ def read(
     path: str | Path,
     stats: Sequence[str],
     keep: Keep = lambda plane, line, line_id: True,
-    together: Sequence[str] = (),
+    needed: Needed = lambda plane, known: None,
     texts: Collection[str] = (),
     reals: Collection[str] = (),
 ) -> XSpace:
     """Decode the XSpace file at `path`, gzipped or not.
 
-    `stats` names the event stats to keep; those `together` are kept of planes that know the first of them. Those
-    named in `texts` and `reals` are texts and numbers with decimals, all others integers. Lines for
-    which `keep(plane name, line name, line id)` is false are skipped whole. What is damaged is left out and counted in
-    `lost`. Raises TraceError, naming the file and the byte, if the file is empty, or if no plane of it is whole.
+    `stats` names the event stats to keep, of a plane only those that `needed(plane name, names of its stats)` gives,
+    where that is not None. Those named in `texts` and `reals` are texts and numbers with decimals, all others integers.
+    Lines for which `keep(plane name, line name, line id)` is false are skipped whole. What is damaged is left out and
+    counted in `lost`. Raises TraceError, naming the file and the byte, if the file is empty, or if no plane of it is
+    whole.
     """
     path = Path(path)
-    wanted = _Stats(frozenset(stats), tuple(together), frozenset(texts), frozenset(reals))
+    wanted = _Stats(frozenset(stats), needed, frozenset(texts), frozenset(reals))
     with _content(path) as content:
         try:
             space = _space(content, wanted, keep)
@@ -435,16 +437,17 @@ class StatRows(NamedTuple):
 
 @dataclass(frozen=True)
 class _Stats:
-    """The event stats to keep: of every plane, and of one that knows the first of those `together`, these too."""
+    """The event stats to keep, `all` or those `needed` of a plane, and what they are."""
 
-    always: frozenset[str]
-    together: tuple[str, ...]
+    all: frozenset[str]
+    needed: Needed
     texts: frozenset[str]
     reals: frozenset[str]
 
-    def of(self, known: Collection[str]) -> frozenset[str]:
+    def of(self, plane: str, known: Collection[str]) -> frozenset[str]:
         """The stats to keep of a plane that knows these."""
-        return self.always | set(self.together) if {*self.together[:1]} & set(known) else self.always
+        needed = self.needed(plane, known)
+        return self.all if needed is None else self.all & set(needed)
 
     def of_another_type(self, stat_rows: dict[str, int], types: NDArray[np.uint8]) -> int:
         """How many values of stats that should be texts are numbers, and the other way round; `types` as a plane has
@@ -597,7 +600,7 @@ def _plane(
     stat_names, bad_texts = _stat_names(buf, stat_entries)
     bad_names += bad_texts
     named = {key: stat for key, stat in stat_names.items() if stat}
-    stat_rows, rows_by_id = _stat_rows(named, stats.of(named.values()))
+    stat_rows, rows_by_id = _stat_rows(named, stats.of(name, {*named.values()}))
     lines = _spans(fields[3])
     read, behind = lines[: file.lines_left[0]], max(len(lines) - file.lines_left[0], 0)
     file.lines_left[0] -= len(read)
