@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pandas.api.types import union_categoricals
 
 from tests.frames import events
+from tracekit import columns
 from tracekit.columns import by_label, categorical, check, concat, constant, distinct, frame, joined, records, rising
 from tracekit.errors import TraceError
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, KIND_DTYPE, Trace
@@ -178,6 +179,16 @@ def test_rows_are_equal_where_all_columns_are_and_numbered_as_they_appear(rows):
     order = list(dict.fromkeys(keys))
     assert which.tolist() == [order.index(key) for key in keys]
     assert first.tolist() == [keys.index(key) for key in order]
+
+
+@given(st.lists(st.integers(0, 9)))
+def test_the_compiled_loop_numbers_as_numpy_does(values):
+    key, other = np.array(values, np.int64), np.array(values, np.int64)
+    count, first = columns._as_they_appear(key, 10, columns._number_as_they_appear)
+    compiled_count, compiled_first = columns._as_they_appear(
+        other, 10, lambda *arrays: columns._number_as_they_appear(*arrays)
+    )
+    assert (count, first.tolist(), key.tolist()) == (compiled_count, compiled_first.tolist(), other.tolist())
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2)))

@@ -68,3 +68,21 @@ def test_garbage_is_collected_again_after_numba_started_if_it_was_before(enabled
         assert gc.isenabled() is enabled
     finally:
         gc.enable() if before else gc.disable()
+
+
+WAITING = """
+from tracekit import jit
+
+def twice(value):
+    return 2 * value
+
+many = jit.COMPILE_FROM_ROWS
+print(jit.loop(twice, many, is_worth_starting=False) is twice, "numba" in __import__("sys").modules)
+jit.start()
+print(jit.loop(twice, 1, is_worth_starting=False) is twice, jit.loop(twice, many, is_worth_starting=False) is twice)
+"""
+
+
+def test_a_loop_that_is_not_worth_starting_numba_for_is_compiled_once_that_runs() -> None:
+    process = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, check=False)
+    assert process.stdout.split() == ["True", "False", "True", "False"], process.stderr

@@ -18,14 +18,16 @@ _so_far: Counter[Hashable] = Counter()
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def loop(function: F, rows: int) -> F:
+def loop(function: F, rows: int, *, is_worth_starting: bool = True) -> F:
     """`function`, compiled if it is to run over many `rows`, or has already, and numba is there; its result is the
-    same.
+    same. What is not worth starting numba for is compiled where that runs already.
 
     `function` takes numpy arrays, numbers and plain tuples of them, and calls nothing of tracekit. No NamedTuple: numba
     writes its class into the index of what it keeps on disk, which fails to load once that class has another name.
     Compiled, it holds no GIL.
     """
+    if not is_worth_starting and not start.cache_info().currsize:
+        return function
     return compiled(function) if pays(function, rows, COMPILE_FROM_ROWS) else function
 
 
