@@ -64,8 +64,11 @@ def depth(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     Both are empty if all sets are.
     """
     edges, order = _sorted_edges([union(rows) for rows in sets])
-    count = np.cumsum(1 - 2 * (order & 1))
     last = _last_of_equal(edges)
+    order &= 1
+    order *= -2
+    order += 1
+    count = np.cumsum(order, out=order)  # in place, as there are millions of edges
     return edges[last], count[last]
 
 

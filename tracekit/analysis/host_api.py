@@ -188,14 +188,22 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     same, _ = distinct(key[likely], start[likely], end[likely])
     is_wait = np.zeros(len(key), bool)
     is_wait[likely] = np.isin(same, same[len(same) - len(waits) :])
-    order = np.lexsort((start, key))
-    is_repeated = (key[order][1:] == key[order][:-1]) & (start[order][1:] == start[order][:-1])
     counts = np.concatenate([_begins_inside(timeline, table) for table in (*tables, waits)])
-    counts[order[1:][is_repeated]] = False
+    counts[_repeated(key, start)] = False
     at = np.flatnonzero(counts)
     thread, name_of_call = np.divmod(key[at], max(len(names), 1))
     columns = {"name": categorical(names, name_of_call), "thread": thread, "start_ps": start[at], "end_ps": end[at]}
     return pd.DataFrame({**columns, "waits": is_wait[at]})
+
+
+def _repeated(key: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of the records that another before them, of the same key and start (n,), repeats."""
+    order = np.lexsort((start, key))
+    is_repeated = np.ones(max(len(order) - 1, 0), bool)
+    for column in (key, start):  # one after the other, as each is sorted into memory of its own
+        in_order = column[order]
+        is_repeated &= in_order[1:] == in_order[:-1]
+    return np.asarray(order[1:][is_repeated])
 
 
 def _begins_inside(timeline: Timeline, table: pd.DataFrame) -> NDArray[np.bool_]:

@@ -256,7 +256,9 @@ def shared_busy(timeline: Timeline, windows: Mapping[tuple[str, str], iv.Interva
     tables = []
     if len(devices) > 1 and len(timeline.unions.windows) == 1:
         edges, count = iv.depth(*(device.busy for device in devices.values()))
-        several = iv.intervals(edges[:-1], edges[1:])[count[:-1] > 1]
+        shared = np.flatnonzero(count[:-1] > 1)
+        several = iv.intervals(edges[shared], edges[shared + 1])
+        del edges, count, shared
         sets: list[tuple[str | None, str | None, iv.Intervals]] = [(None, None, several)]
         if len(devices) <= MOST_PAIRED:
             for (a, one), (b, other) in combinations(devices.items(), 2):

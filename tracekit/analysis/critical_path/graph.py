@@ -17,7 +17,7 @@ from tracekit.analysis.critical_path.dependencies import (
 )
 from tracekit.analysis.critical_path.host import STANDSTILL_PS, Calls, calls
 from tracekit.analysis.host_activity import unknown_waits
-from tracekit.analysis.host_times import HostTimes, slow_call_ps
+from tracekit.analysis.host_times import PROMPT_PS, HostTimes, slow_call_ps
 from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.instances import CollectiveInstances
@@ -462,11 +462,16 @@ def _launch_edges(
 
 def _slow_calls(launch: NDArray[np.int32], launches: pd.DataFrame, rows: Rows, row_nodes: slice) -> Column:
     """See `Graph.call_ps`; `launch` (n,) is that of the rows."""
-    call_start, call_end = (np.append(launches[edge].to_numpy(), 0)[launch] for edge in ("start_ps", "end_ps"))
-    slow_ps = np.where(launch >= 0, slow_call_ps(call_start, call_end, rows.start), 0)
+    length = (launches["end_ps"] - launches["start_ps"]).to_numpy()
+    is_long = np.append(length > PROMPT_PS, False)[launch]  # the others are not slow: a million calls take 50 MB
+    slow = np.flatnonzero(is_long)
+    call_start, call_end = (launches[edge].to_numpy()[launch[slow]] for edge in ("start_ps", "end_ps"))
+    slow_ps = slow_call_ps(call_start, call_end, rows.start[slow])
     if not slow_ps.any():
         return np.zeros(0, np.int64)
-    return np.append(np.zeros(row_nodes.start, np.int64), slow_ps)
+    call_ps = np.zeros(row_nodes.start + len(launch), np.int64)
+    call_ps[row_nodes.start + slow] = slow_ps
+    return call_ps
 
 
 def _collectives(
