@@ -72,7 +72,8 @@ _NEWER = {
 _NEEDED = ("Name", "Projected Start", "Projected Duration", "PID", "TID", "RangeId", "ParentId")
 _START, _LENGTH, _IDS = "Projected Start", "Projected Duration", ("PID", "TID")
 _TIMES = (_START, _LENGTH, "Orig Start", "Orig Duration")
-_READ = [*_NEEDED, *_NEWER.values(), *_NEWER, *_TIMES, "End"]
+_LEVEL = "Lvl"  # in how many others a range lies
+_READ = [*_NEEDED, *_NEWER.values(), *_NEWER, *_TIMES, "End", _LEVEL]
 # Past all numbers of processes and threads, and of bytes of a machine's memory or moved in a second.
 _PAST_IDS, _PAST_SIZES = 1 << 32, 1 << 53
 _FURTHEST_NS = 2**61 // _PS_PER_NS
@@ -438,7 +439,7 @@ class _Process:
 
         def fact(device: str, column: str) -> Any:
             value = facts[column][place[device]] if device in place else None
-            return None if pd.isna(value) else value
+            return None if pd.isna(value) or not value else value  # 0 and "" are of what CUDA does not tell
 
         facts = {name: self._fact("TARGET_INFO_GPU", name) for name in ("name", "totalMemory", "memoryBandwidth")}
         return frame(
@@ -512,8 +513,9 @@ def _ranges(table: ParquetTable, lost: list[Lost]) -> _Ranges:
         lost.append(Lost(Loss.DETAILS, count, total, "threads of ranges"))
     parent = pd.Index(ids[good]).get_indexer(rows["ParentId"].to_numpy(np.int64, na_value=-1))
     has_parent = rows["ParentId"].notna().to_numpy(bool)
+    is_inside = has_parent | (rows[_LEVEL].to_numpy(np.int64, na_value=0) > 0)
     # Where ranges are lost, these are what others lie in.
-    if (good | ~is_range).all() and (count := int((good & has_parent & (parent < 0)).sum())):
+    if (good | ~is_range).all() and (count := int((good & is_inside & (parent < 0)).sum())):
         lost.append(Lost(Loss.EVENTS, count, total, "ranges in others that are not there"))
     parent[~has_parent] = -1
     kept = rows.assign(**{"has host": has_host})[good].set_index(ids[good])
@@ -529,7 +531,7 @@ def _columns(table: ParquetTable, lost: list[Lost]) -> pd.DataFrame:
     if missing := [name for name in needed if called.get(name, name) not in table]:
         raise ValueError(f"its table of projected ranges has no column {missing[0]!r}")
     names = _labels(table.texts(called.get("Name", "Name")))
-    numbers = {name: table.integers(called.get(name, name)) for name in (*_TIMES, "RangeId")}
+    numbers = {name: table.integers(called.get(name, name)) for name in (*_TIMES, "RangeId", _LEVEL)}
     numbers["ParentId"] = table.integers(called.get("ParentId", "ParentId"), lost)
     numbers |= {name: _within(table, called.get(name, name), _PAST_IDS, lost) for name in _IDS}
     rows = pd.DataFrame({"Name": names, **numbers})
