@@ -5,6 +5,7 @@ Rows that are equal in some columns are found here too, with whole columns at a 
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import cache, lru_cache
 from typing import Any
 
@@ -96,7 +97,7 @@ def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Ca
     # Of the width that pandas takes: a column of eight bytes a row less to fill, and to look through for what it is.
     codes = np.array([-1 if label is None else place[label] for label in labels], np.min_scalar_type(~len(place)))
     is_shared = len(place) <= _MOST_SHARED and sum(map(len, place)) <= _MOST_LETTERS
-    dtype = _of_labels(tuple(place)) if is_shared else _of_strings(_strings(list(place)))
+    dtype = _of_labels(tuple(place)) if is_shared else text_dtype(_strings(list(place)))
     return pd.Categorical.from_codes(codes[which], dtype=dtype, validate=False)
 
 
@@ -336,7 +337,7 @@ def _joined(arrays: Sequence[Any]) -> Any:
         return type(arrays[0])._concat_same_type(arrays)
     first, *others = (array.categories for array in arrays)
     if all(first is other or first.equals(other) for other in others):
-        return pd.Categorical.from_codes(np.concatenate([array.codes for array in arrays]), dtype=_of_strings(first))
+        return pd.Categorical.from_codes(np.concatenate([array.codes for array in arrays]), dtype=text_dtype(first))
     # The code of each part's categories among all, and of a null, whose code is -1, after them.
     united, texts = pd.factorize(np.concatenate([array.categories.to_numpy(object) for array in arrays]))
     firsts = np.cumsum([0, *(len(array.categories) for array in arrays)])
@@ -356,6 +357,11 @@ def _only(arrays: Sequence[Any]) -> Any:
     return np.asarray(array) if isinstance(array.dtype, np.dtype) else array
 
 
-def _of_strings(categories: pd.Index) -> pd.CategoricalDtype:
-    """A dtype with these categories; without any they may be of objects."""
-    return pd.CategoricalDtype(categories if categories.dtype == "str" else categories.astype("str"))
+def text_dtype(categories: pd.Index) -> pd.CategoricalDtype:
+    """A dtype with these categories, which must differ; without any they may be of objects.
+
+    To see that they differ pandas fills a hash table with Python's strings, 100 bytes a text, and keeps it with the
+    categories; a copy of them is without.
+    """
+    dtype = pd.CategoricalDtype(categories if categories.dtype == "str" else categories.astype("str"))
+    return dtype if len(categories) <= _MOST_SHARED else deepcopy(dtype)

@@ -45,3 +45,14 @@ def archive(path, ranges, number=0, launcher=None, dumps=()):
         for name, data in dumps:
             file.writestr(f"dump/{name}", data)
     return path
+
+
+def program(replicas, partitions, opcodes=("dot",)):
+    """A proto of a program for so many devices, of an op of each opcode, called after it."""
+
+    def field(number, value):
+        return bytes([number << 3 | 2, len(value)]) + value
+
+    names = [opcode.encode() for opcode in opcodes]
+    computation = b"".join(field(2, field(1, name) + field(2, name)) for name in names)
+    return field(1, field(3, computation) + field(15, bytes([1 << 3, replicas, 2 << 3, partitions])))

@@ -258,6 +258,17 @@ def test_a_directory_of_tables_of_nsight_without_its_texts_is_told(tmp_path, ran
     assert found.newer == ((reason,) if lost == "newer" else ())
 
 
+def test_an_older_directory_of_tables_of_nsight_without_its_texts_is_told(tmp_path):
+    for number, names in enumerate((["PROCESSES.parquet"], [], ["StringIds.parquet"], ["StringIds.parquet"])):
+        (tmp_path / f"run{number}_pqtdir").mkdir()
+        for name in names:
+            os.utime(write_file(tmp_path / f"run{number}_pqtdir" / name, b"PAR1"), (1000 + number, 1000 + number))
+        os.utime(tmp_path / f"run{number}_pqtdir", (1000 + number, 1000 + number))
+    found = find(tmp_path)
+    assert found.runs == ("run3_pqtdir", "run2_pqtdir")
+    assert found.newer == ("run0_pqtdir: it holds no table StringIds", "run1_pqtdir: it is empty")
+
+
 def test_a_newer_run_of_what_is_packed_is_told(tmp_path):
     run = tmp_path / "plugins" / "profile"
     os.utime(write_file(run / "one" / "a.xplane.pb", b"\n\x02\x08\x01"), (1000, 1000))

@@ -12,7 +12,7 @@ from tests import traces
 from tests.readers.chrome.kineto_files import rows
 from tests.readers.hlo import hlo_modules
 from tests.readers.hlo.hlo_modules import needs_xla_parser
-from tests.readers.nsys_jax_archives import RANGES, STEP, archive, table
+from tests.readers.nsys_jax_archives import RANGES, STEP, archive, program, table
 from tests.readers.xspaces import hlo_proto
 from tracekit import intervals as iv
 from tracekit.analysis.completeness import completeness
@@ -225,6 +225,12 @@ def test_a_range_in_one_that_is_not_there_is_told(tmp_path, parent):
     assert losses(trace)[0] == ["events", 1, 7, "ranges in others that are not there"]
 
 
+@pytest.mark.parametrize(("level", "count"), [(0, 0), (1, 1)])
+def test_a_range_inside_of_others_that_does_not_say_in_which_is_told(tmp_path, level, count):
+    trace = read(archive(tmp_path / "a.zip", put("ParentId", 5, None).assign(Lvl=[None, 0, 0, 1, 2, level, 2, 0])))
+    assert losses(trace) == [["events", 1, 7, "ranges in others that are not there"]] * count
+
+
 def test_thunks_of_a_program_whose_range_is_lost_have_no_kinds_where_programs_tell_them(tmp_path):
     ranges = put("Name", 2, None)
     trace = read(archive(tmp_path / "a.zip", ranges, dumps=[(DUMP.replace("0040", "0041"), b"")]))
@@ -248,16 +254,6 @@ def test_what_threads_without_a_device_launch_is_on_the_first_device_and_told(tm
     trace = read(with_members(path, **{"device-metadata.parquet": data.getvalue()}))
     assert trace.events["device"].unique().tolist() == ["gpu:8"]
     assert trace.notes[0] == "2 thunks launched by threads that are called after no device count as of gpu:8."
-
-
-def program(replicas, partitions):
-    """A proto of a program of one dot, for so many devices."""
-
-    def field(number, value):
-        return bytes([number << 3 | 2, len(value)]) + value
-
-    computation = field(2, field(1, b"dot") + field(2, b"dot"))
-    return field(1, field(3, computation) + field(15, bytes([1 << 3, replicas, 2 << 3, partitions])))
 
 
 def test_the_job_has_as_many_ranks_as_the_program_of_most_devices(tmp_path):

@@ -93,7 +93,7 @@ def test_a_newest_run_that_is_broken_is_stepped_over_to_the_newest_good_one_and_
     assert loss["evidence"].startswith("2026_01_03: ")
     assert why in loss["evidence"]
     assert loss["evidence"].endswith("; 2026_01_01 was read instead")
-    assert "1 newer run could not be read" in trace.notes[0]
+    assert "1 other run could not be read" in trace.notes[0]
     with pytest.raises(TraceError):
         read(logdir, strict=True)
     with pytest.raises(TraceError):

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import by_label, categorical, concat, distinct, labels
+from tracekit.columns import by_label, categorical, concat, distinct
 from tracekit.readers import losses
 from tracekit.readers.losses import Lost
 from tracekit.trace import FRAME_COLUMNS, LOSS_COLUMNS, Trace
@@ -52,7 +52,8 @@ def bounded(trace: Trace) -> Trace:
 
 def _of_lost_names(events: pd.DataFrame) -> list[Lost]:
     """The time of the work that has lost its name, where nothing else told its kind: it was taken for compute."""
-    is_nameless = by_label(events["name"].array, lambda name: name in NAMELESS, null=True).astype(bool)
+    names = events["name"].cat
+    is_nameless = np.append(names.categories.isin(NAMELESS), True)[names.codes]
     is_unknown = is_nameless & by_label(events["known_by"].array, lambda level: level == KnownBy.NOTHING, null=True)
     if not is_unknown.any():
         return []
@@ -155,8 +156,8 @@ def _with_short_names(trace: Trace) -> Trace:
     for name in FRAME_COLUMNS:
         table = getattr(trace, name)
         for column in (each for each in _NAMES if each in table):
-            long = {text: _short(text) for text in labels(table[column].array) if len(text) > _MOST_LETTERS}
-            if long:
+            texts = table[column].cat.categories
+            if long := {text: _short(text) for text in texts[texts.str.len() > _MOST_LETTERS]}:
                 renamed = table[column].cat.rename_categories(long)
                 frames[name] = frames.get(name, table).assign(**{column: renamed})
                 new |= long

@@ -64,7 +64,8 @@ class TraceFiles:
 
     `directory` holds them; `runs` are the names of all runs that the path holds, this one first; `notes` say what was
     chosen and what was skipped. `unreadable`: the files that are called as if they held the other hosts or ranks, and
-    hold no trace, each with what it is. `newer`: the runs that are newer and hold no trace, each with the reason.
+    hold no trace, each with what it is. `newer`: the runs that are newer and hold no trace, each with the reason; of
+    directories of Nsight Systems, which stand for files, older ones too.
     """
 
     directory: Path
@@ -316,7 +317,8 @@ def _identity(directory: Path) -> tuple[int, int]:
 
 
 def _newer_without_trace(path: Path, chosen: _Run, others: Sequence[_Run]) -> Iterator[str]:
-    """The runs at or below `path` that are newer than the one `chosen` and hold no trace, and why; `others` hold one.
+    """The runs at or below `path` that are newer than the one `chosen`, or exports of Nsight Systems of any age as it
+    is, and hold no trace, and why; `others` hold one.
 
     Every directory beside the runs of profiles is one, another if it is called as the one that was chosen, or holds
     something that is called as its files are.
@@ -337,11 +339,13 @@ def _newer_without_trace(path: Path, chosen: _Run, others: Sequence[_Run]) -> It
     for entry in dict.fromkeys([*of_profiles, *beside]):
         is_gone = entry.is_symlink() and not entry.exists()
         parts = _run_parts(path, entry)
-        if not (is_gone or entry.is_dir()) or entry.lstat().st_mtime <= newest or parts in told:
+        is_newer = entry.lstat().st_mtime > newest
+        if not (is_gone or entry.is_dir()) or not (is_newer or _are_exports(entry, chosen)) or parts in told:
             continue
         if why := _why_no_run(entry, chosen, callings, is_of_profile=entry in of_profiles):
             told.add(parts)
-            yield f"{parts[-1] if parts else entry.name}: {why}; {chosen.name} was read instead"
+            instead = f"; {chosen.name} was read instead" if is_newer else ""
+            yield f"{parts[-1] if parts else entry.name}: {why}{instead}"
 
 
 def _is_of(parts: tuple[str, ...], runs: Collection[tuple[str, ...]]) -> bool:
@@ -355,10 +359,15 @@ def _callings(run: _Run) -> "list[_Calling]":
     return [_Calling.of(each, [file for file, of_type in run.files if of_type is each]) for each in types]
 
 
+def _are_exports(entry: Path, chosen: _Run) -> bool:
+    """Whether a directory, and the one that was chosen, are called as those that Nsight Systems exports to."""
+    return all(map(parquet_export.FOLDERS.search, (entry.name, chosen.directory.name)))
+
+
 def _why_no_run(entry: Path, chosen: _Run, callings: "Sequence[_Calling]", is_of_profile: bool) -> str:
     """Why a directory, or a link to one that is gone, is no run as the one `chosen`, whose files are called as
     `callings` say; "" where it is not to be one."""
-    is_export = all(map(parquet_export.FOLDERS.search, (entry.name, chosen.directory.name)))
+    is_export = _are_exports(entry, chosen)
     is_called_so = is_of_profile or is_export or _without_numbers(entry.name) == _without_numbers(chosen.name)
     if not entry.exists():
         return "it is a link to a directory that does not exist" if is_called_so else ""

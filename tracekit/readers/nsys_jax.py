@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tracekit import heap
 from tracekit import intervals as iv
-from tracekit.columns import categorical, constant, distinct, frame
+from tracekit.columns import by_label, categorical, constant, distinct, frame, labels, text_dtype
 from tracekit.devices import unknown
 from tracekit.errors import TraceError
 from tracekit.readers import losses, unpacking
@@ -72,6 +72,8 @@ _NEWER = {
 _NEEDED = ("Name", "Projected Start", "Projected Duration", "PID", "TID", "RangeId", "ParentId")
 _START, _LENGTH, _IDS = "Projected Start", "Projected Duration", ("PID", "TID")
 _TIMES = (_START, _LENGTH, "Orig Start", "Orig Duration")
+_LEVEL = "Lvl"  # in how many others a range lies
+_READ = [*_NEEDED, *_NEWER.values(), *_NEWER, *_TIMES, "End", _LEVEL]
 # Past all numbers of processes and threads, and of bytes of a machine's memory or moved in a second.
 _PAST_IDS, _PAST_SIZES = 1 << 32, 1 << 53
 _FURTHEST_NS = 2**61 // _PS_PER_NS
@@ -81,6 +83,10 @@ _OF_DAMAGE = (
     pa.ArrowException,
 )
 _NO_FACTS = OpFacts()
+# Of 600,000 different names Arrow keeps 100 MB of what unpacking them took, and again of what made columns of them.
+_MANY = 1 << 16
+# Of a range what is known of the host's side.
+_ON_HOST = ["Name", *_IDS, "Orig Start", "Orig Duration"]
 Integers = NDArray[np.int64]
 
 
@@ -218,8 +224,9 @@ class _Process:
         self.path = path
         self.protos = _Protos(files)
         self.lost: list[Lost] = []
-        self.ranges = _ranges(_table(files, folder + _TRACE), self.lost)
-        heap.give_back()  # of 600,000 different names Arrow keeps 150 MB
+        self.ranges = _ranges(_table(files, folder + _TRACE, _READ), self.lost)
+        if self.ranges.total > _MANY:
+            heap.give_back()
         self.notes: list[str] = []
         if folder + _THREADS not in files.names:
             self.notes.append(f"The archive holds no {_THREADS}, which tells the devices that threads drive.")
@@ -267,23 +274,22 @@ class _Process:
 
     def trace(self) -> Trace:
         ranges, parent = self.ranges.table, self.ranges.parent
-        thunk = ranges["Name"].str.extract(_THUNK)[0]
-        modules = ranges["Name"].str.extract(_MODULE)
-        is_thunk = thunk.notna().to_numpy(bool)
+        names = ranges["Name"].array
+        thunk = _texts_of(_THUNK, names)
+        module = _texts_of(_MODULE, names)
+        is_thunk = thunk.codes >= 0
         holds_thunks = self.ranges.holds_lost_thunks.copy()
         holds_thunks[parent[is_thunk & (parent >= 0)]] = True
         leaf = np.flatnonzero(is_thunk & ~holds_thunks)
-        module_of = _nearest(parent, modules[0].notna().to_numpy(bool), leaf)
+        module_of = _nearest(parent, module.codes >= 0, leaf)
         # What the autotuner runs inside a compilation, to choose a kernel, is no execution of a program.
-        compiles = np.array([activity_of(name) is Activity.COMPILING for name in ranges["Name"]], bool)
-        is_tuning = _nearest(parent, compiles, leaf) >= 0
+        is_tuning = _nearest(parent, by_label(names, lambda name: activity_of(name) is Activity.COMPILING), leaf) >= 0
         run_id = np.append(ranges.index.to_numpy(), 0)[module_of]
-        module, number = (np.array([*modules[column], None], object)[module_of] for column in (0, 1))
         rows = ranges.iloc[leaf].assign(
-            hlo_op=_labels(thunk.iloc[leaf]),
+            hlo_op=thunk[leaf].remove_unused_categories(),
             run_id=pd.arrays.IntegerArray(run_id, (module_of < 0) | is_tuning),
-            hlo_module=_labels(pd.Series(module, dtype="str")),
-            program=[int(text) if isinstance(text, str) else -1 for text in number],
+            hlo_module=module.take(module_of, allow_fill=True).remove_unused_categories(),
+            program=np.append(by_label(names, _number_of_program).astype(np.int64), -1)[module_of],
         )
         has_host = ranges["has host"].to_numpy(bool)
         starts = np.concatenate([ranges["Projected Start"], ranges["Orig Start"][has_host]])
@@ -296,9 +302,9 @@ class _Process:
             "Rows are XLA's thunks, from the first start to the last end of what each launched: kernels are not in the "
             "archive."
         )
-        launched = rows[rows["has host"]]
-        host_ranges = ranges[has_host & ~is_thunk]
-        devices = list(dict.fromkeys(map(str, events["device"])))
+        launched = rows.loc[rows["has host"], _ON_HOST]
+        host_ranges = ranges.loc[has_host & ~is_thunk, _ON_HOST]
+        devices = [*map(str, events["device"].unique())]
         programs = [int(number) for number in rows["program"].unique()]
         sizes = [size for number in programs if (size := self.protos.of(number)[0].devices)]
         if undumped := {*programs} - {-1, *self.protos.names}:
@@ -335,7 +341,7 @@ class _Process:
             "host": constant(self.host, len(ranges)),
             "process": _labels(ranges["PID"], "{}"),
             "thread": _labels(ranges["TID"], "thread {}", "thread ?"),
-            "name": _labels(ranges["Name"]),
+            "name": ranges["Name"].array.remove_unused_categories(),
             "start_ps": start,
             "end_ps": start + ranges["Orig Duration"].to_numpy(np.int64) * _PS_PER_NS,
         }
@@ -344,37 +350,36 @@ class _Process:
         """The rows (EVENT_COLUMNS) and their operations (OP_COLUMNS)."""
         names, modules = rows["hlo_op"].array, rows["hlo_module"].array
         place, first = distinct(rows["program"].to_numpy(), modules.codes, names.codes)
-        own = rows.iloc[first]
+        numbers, own_modules, own_names = rows["program"].to_numpy()[first], modules[first], names[first]
         known: list[Op | None] = []
-        costs, what, is_unknown = [], [], []
+        costs, what, category, is_unknown = [], [], [], []
         # Without an object for each: of an archive there may be as many ops as thunks.
         same: dict[Classification, Classification] = {}
-        for number, module, name in zip(own["program"].tolist(), own["hlo_module"], own["hlo_op"], strict=True):
+        for number, module, name in zip(numbers.tolist(), own_modules, own_names, strict=True):
             op, cost = self.protos.op(number, name)
-            each = kinds.classify(name, opcode=op.category if op else None, typed=Kind.COMPUTE)
+            opcode = op.category if op else None
+            each = kinds.classify(name, opcode=opcode, typed=Kind.COMPUTE)
             known.append(op)
             costs.append(cost)
             what.append(same.setdefault(each, each))
+            category.append(operation(name, opcode) if each.kind == Kind.COLLECTIVE else opcode)
             is_unknown.append(each.known_by is KnownBy.NOTHING and self._is_lost(number, module))
         if (of_unknown := np.array([*is_unknown, False])[place]).any():
             time_ps = rows[_LENGTH].to_numpy(np.int64) * _PS_PER_NS
             unknown_ps, all_ps = iv.sum_exactly(time_ps[of_unknown]), iv.sum_exactly(time_ps)
             self.lost.append(Lost(Loss.KINDS, unknown_ps, all_ps, "thunks whose HLO is lost"))
         is_collective = [each.kind == Kind.COLLECTIVE for each in what]
-        category = [
-            operation(name, op.category if op else None) if shared else op.category if op else None
-            for name, op, shared in zip(own["hlo_op"], known, is_collective, strict=True)
-        ]
-        program_of, of_own = distinct(own["program"].to_numpy(), own["hlo_module"].cat.codes.to_numpy())
+        messages = [op if shared else None for op, shared in zip(known, is_collective, strict=True)]
+        program_of, of_own = distinct(numbers, own_modules.codes)
         programs = [
             f"{module}({number})" if number >= 0 else None if pd.isna(module) else module
-            for number, module in own.iloc[of_own][["program", "hlo_module"]].itertuples(index=False)
+            for number, module in zip(numbers[of_own].tolist(), own_modules[of_own], strict=True)
         ]
         ops = frame(
             OP_COLUMNS,
             {
                 "program": categorical([*programs, None], program_of),
-                "hlo_op": own["hlo_op"].array,
+                "hlo_op": own_names,
                 "opcode": [op.opcode if op else None for op in known],
                 **{column: [getattr(cost, column) for cost in costs] for column in _OF_COSTS},
             },
@@ -394,8 +399,8 @@ class _Process:
                 "hlo_op": names,
                 "hlo_module": modules,
                 "category": categorical([*category, None], place),
-                "bytes": [known[at].bytes if is_collective[at] and known[at] else None for at in place.tolist()],
-                "ranks": [known[at].ranks if is_collective[at] and known[at] else None for at in place.tolist()],
+                "bytes": pd.array([op.bytes if op else None for op in messages], "Int64").take(place),
+                "ranks": categorical([*(op.ranks if op else None for op in messages), None], place),
                 "correlation_id": rows.index.to_numpy(),
                 "run_id": rows["run_id"].array,
                 "op": place,
@@ -407,23 +412,26 @@ class _Process:
         """Whether the program of a thunk is damaged, or no range around it names one where there are programs."""
         return number in self.protos.damaged or (pd.isna(module) and bool(self.protos.names))
 
-    def _device_names(self, rows: pd.DataFrame) -> list[str]:
+    def _device_names(self, rows: pd.DataFrame) -> "pd.Categorical[str]":
         """The device of each row, by the thread that launched it. Of threads that are not called after one, all is on
         the first; of those that nothing is known of, on an unknown one, if there may be several."""
         first, unlisted = f"gpu:{self.first_device}", unknown("gpu") if self.may_drive_several else ""
         name_of = {thread: f"gpu:{own[0]}" if own else first for thread, own in self.device_of_thread.items()}
         name_of |= dict.fromkeys(self.nameless, unlisted or first)
-        threads = list(zip(rows["PID"], rows["TID"], strict=True))
+        thread_of, of_thread = distinct(*(rows[key].to_numpy(np.int64, na_value=0) for key in _IDS))
+        counts = np.bincount(thread_of, minlength=len(of_thread))
+        threads = [*rows.iloc[of_thread][[*_IDS]].itertuples(index=False, name=None)]
         names = [name_of.get(thread, unlisted or first) for thread in threads]
-        if count := names.count(unlisted):
+        if count := sum(int(count) for name, count in zip(names, counts, strict=True) if name == unlisted):
             evidence = f"devices of thunks, whose threads {_THREADS} does not tell"
-            self.lost.append(Lost(Loss.EVENTS, count, len(names), evidence))
+            self.lost.append(Lost(Loss.EVENTS, count, len(rows), evidence))
         nameless = {thread for thread, own in self.device_of_thread.items() if own is None} - self.nameless
-        if self.may_drive_several and (count := sum(thread in nameless for thread in threads)):
+        count = sum(int(count) for thread, count in zip(threads, counts, strict=True) if thread in nameless)
+        if self.may_drive_several and count:
             self.notes.append(
                 f"{quantity(count, 'thunk')} launched by threads that are called after no device count as of {first}."
             )
-        return names
+        return pd.Series(names, dtype="str").astype("category").array[thread_of]
 
     def _device_facts(self, devices: Sequence[str]) -> pd.DataFrame:
         """What the archive tells of each device that worked (DEVICE_COLUMNS)."""
@@ -431,7 +439,7 @@ class _Process:
 
         def fact(device: str, column: str) -> Any:
             value = facts[column][place[device]] if device in place else None
-            return None if pd.isna(value) else value
+            return None if pd.isna(value) or not value else value  # 0 and "" are of what CUDA does not tell
 
         facts = {name: self._fact("TARGET_INFO_GPU", name) for name in ("name", "totalMemory", "memoryBandwidth")}
         return frame(
@@ -449,9 +457,13 @@ class _Process:
 _OF_COSTS = ("source", "framework_op", "flops", "bytes_accessed")
 
 
-def _table(files: _Files, name: str) -> ParquetTable:
+def _table(files: _Files, name: str, columns: list[str] | None = None) -> ParquetTable:
+    """A table of an archive, or of it those of some columns that it has."""
     with files.tables.opened(files.data(name)) as file:
-        return ParquetTable(name, file.read(use_threads=False))
+        table = ParquetTable(name, file.read(columns, use_threads=False))
+    if len(table) > _MANY:
+        heap.give_back()
+    return table
 
 
 @dataclass(frozen=True)
@@ -475,7 +487,8 @@ def _ranges(table: ParquetTable, lost: list[Lost]) -> _Ranges:
     rows = _columns(table, lost)
     has_name, has_id = (rows[name].notna().to_numpy(bool) for name in ("Name", "RangeId"))
     # What was launched outside of all ranges has a row without name and id.
-    is_range = has_id | (has_name & (rows["Name"] != "").to_numpy(bool))
+    names = rows["Name"].array
+    is_range = has_id | np.append(names.categories.str.len() > 0, False)[names.codes]
     has_both = is_range & has_name & has_id
     is_timed, is_near = _timed(rows, "Projected")
     good = has_both & is_timed & is_near
@@ -500,12 +513,13 @@ def _ranges(table: ParquetTable, lost: list[Lost]) -> _Ranges:
         lost.append(Lost(Loss.DETAILS, count, total, "threads of ranges"))
     parent = pd.Index(ids[good]).get_indexer(rows["ParentId"].to_numpy(np.int64, na_value=-1))
     has_parent = rows["ParentId"].notna().to_numpy(bool)
+    is_inside = has_parent | (rows[_LEVEL].to_numpy(np.int64, na_value=0) > 0)
     # Where ranges are lost, these are what others lie in.
-    if (good | ~is_range).all() and (count := int((good & has_parent & (parent < 0)).sum())):
+    if (good | ~is_range).all() and (count := int((good & is_inside & (parent < 0)).sum())):
         lost.append(Lost(Loss.EVENTS, count, total, "ranges in others that are not there"))
     parent[~has_parent] = -1
     kept = rows.assign(**{"has host": has_host})[good].set_index(ids[good])
-    holds_lost = _around(kept["Name"], parent, rows["Name"].where(is_range & ~good, ""))
+    holds_lost = _around(kept["Name"].array, parent, names, is_range & ~good)
     return _Ranges(kept, parent[good], holds_lost, total)
 
 
@@ -516,10 +530,11 @@ def _columns(table: ParquetTable, lost: list[Lost]) -> pd.DataFrame:
     needed = [name for name in _NEEDED if name != _LENGTH or not has_end]
     if missing := [name for name in needed if called.get(name, name) not in table]:
         raise ValueError(f"its table of projected ranges has no column {missing[0]!r}")
-    numbers = {name: table.integers(called.get(name, name)) for name in (*_TIMES, "RangeId")}
+    names = _labels(table.texts(called.get("Name", "Name")))
+    numbers = {name: table.integers(called.get(name, name)) for name in (*_TIMES, "RangeId", _LEVEL)}
     numbers["ParentId"] = table.integers(called.get("ParentId", "ParentId"), lost)
     numbers |= {name: _within(table, called.get(name, name), _PAST_IDS, lost) for name in _IDS}
-    rows = pd.DataFrame({"Name": table.texts(called.get("Name", "Name")), **numbers})
+    rows = pd.DataFrame({"Name": names, **numbers})
     return rows.assign(**{_LENGTH: table.integers("End") - rows[_START]}) if has_end else rows
 
 
@@ -544,19 +559,32 @@ def _timed(rows: pd.DataFrame, clock: str) -> tuple[NDArray[np.bool_], NDArray[n
     return is_timed, (distance < _FURTHEST_NS) & (length.to_numpy(np.int64, na_value=0) < _FURTHEST_NS)
 
 
-def _around(kept: pd.Series, parent: Integers, lost: pd.Series) -> NDArray[np.bool_]:
-    """Which of the ranges that are `kept`, by their names, hold thunks that were lost: one of the `lost`, by the names
-    of all ranges, "" for those that are not, is a thunk; or has no name, and what is around it is control flow."""
+def _around(
+    kept: pd.Categorical, parent: Integers, names: pd.Categorical, is_lost: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which of the ranges that are `kept`, by their names, hold thunks that were lost: one of all ranges, by their
+    `names`, that `is_lost` is a thunk; or has no name, and what is around it is control flow."""
     holds = np.zeros(len(kept), bool)
-    if (lost == "").all():
+    if not is_lost.any():
         return holds
-    ops = kept.str.extract(_THUNK)[0]
-    is_control = np.array([isinstance(op, str) and kinds.is_control_flow(None, op) for op in ops], bool)
-    is_thunk, has_no_name = lost.str.extract(_THUNK)[0].notna().to_numpy(bool), lost.isna().to_numpy(bool)
-    holds[parent[is_thunk & (parent >= 0)]] = True
-    around_nameless = parent[has_no_name & (parent >= 0)]
+    is_control = by_label(_texts_of(_THUNK, kept), lambda op: kinds.is_control_flow(None, op))
+    inside = parent >= 0
+    holds[parent[is_lost & inside & (_texts_of(_THUNK, names).codes >= 0)]] = True
+    around_nameless = parent[is_lost & inside & (names.codes < 0)]
     holds[around_nameless] |= is_control[around_nameless]
     return holds
+
+
+def _texts_of(pattern: re.Pattern[str], names: pd.Categorical) -> pd.Categorical:
+    """What the first group of a pattern is in each of the names, null where it is not found."""
+    found = (pattern.search(name) for name in labels(names))
+    return categorical([*(match[1] if match else None for match in found), None], names.codes)
+
+
+def _number_of_program(name: str) -> int:
+    """The number of the program whose execution a range is, -1 of another one."""
+    match = _MODULE.search(name)
+    return int(match[2]) if match and match[2] else -1
 
 
 def _nearest(parent: Integers, wanted: NDArray[np.bool_], places: Integers) -> Integers:
@@ -576,4 +604,4 @@ def _labels(values: pd.Series, label: str = "", null: str | None = None) -> pd.C
     which, texts = pd.factorize(values)
     if label:
         return categorical([*map(label.format, texts), null], which)
-    return pd.Categorical.from_codes(which, pd.Index(texts, dtype="str"))
+    return pd.Categorical.from_codes(which, dtype=text_dtype(pd.Index(texts, dtype="str")), validate=False)

@@ -51,7 +51,7 @@ class ParquetTable:
         return pd.arrays.IntegerArray(values, is_null | bad)
 
     def texts(self, column: str, lost: list[Lost] | None = None) -> pd.Series:
-        """A column of texts; bytes that are none are replaced."""
+        """A column of texts, null where bytes are none."""
         cells = self._cells(column)
         if pa.types.is_dictionary(cells.type):
             cells = cells.cast(cells.type.value_type)
@@ -61,8 +61,9 @@ class ParquetTable:
         try:
             cells.validate(full=True)
         except pa.ArrowInvalid:  # one bad byte must not cost the file
-            parts = cells.cast(pa.large_binary()).to_pylist()
-            cells = pa.array([None if part is None else part.decode("utf-8", "replace") for part in parts])
+            whole = pa.array(map(_text, cells.cast(pa.large_binary()).to_pylist()), pa.large_string())
+            self._count(column, whole.null_count - cells.null_count, "texts", lost)
+            cells = whole
         return pd.Series(cells.to_pandas(), dtype="str")
 
     def _cells(self, column: str) -> pa.ChunkedArray:
@@ -73,3 +74,10 @@ class ParquetTable:
         if bad and lost is not None:
             evidence = f"{column} in {self.name} contains values that are not {what}"
             lost.append(Lost(Loss.DETAILS, bad, len(self), evidence))
+
+
+def _text(part: bytes | None) -> str | None:
+    try:
+        return None if part is None else part.decode()
+    except UnicodeDecodeError:
+        return None

@@ -13,8 +13,9 @@ other archives, of Parquet tables named after the frames of `Trace`, and of `lab
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +29,7 @@ import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
 from tracekit import heap
-from tracekit.columns import categorical, concat, frame, rising
+from tracekit.columns import categorical, concat, frame, rising, text_dtype
 from tracekit.errors import TraceError
 from tracekit.readers import losses, unpacking
 from tracekit.readers.content import Content
@@ -89,6 +90,22 @@ class HostTrace:
     is_fitted: bool = False
 
 
+@dataclass(frozen=True)
+class _Texts:
+    """The texts of a column in the order of their numbers; they stay Arrow's, as millions of them may take next to
+    nothing in a file."""
+
+    array: pa.Array
+
+    @cached_property
+    def dtype(self) -> tuple[pd.CategoricalDtype, Column]:
+        """A dtype of them, and which of its categories each is, -1 behind the last: of -1."""
+        different = self.array.dictionary_encode()
+        categories = pd.Index(different.dictionary.to_pandas(types_mapper=_STRINGS.get))
+        places = np.append(different.indices.to_numpy(), -1).astype(np.min_scalar_type(~len(categories)))
+        return text_dtype(categories), places
+
+
 class _Manifest(msgspec.Struct):
     """What the manifest of a summary of this version says."""
 
@@ -126,14 +143,16 @@ def write(host: HostTrace, file: Path | BytesIO) -> None:
     trace = host.trace
     tables: dict[str, pa.Table] = {}
     steps: dict[str, dict[str, int]] = {}
-    labels: list[tuple[str, str, str]] = []
+    labels: list[pa.Table] = []
     for name in FRAME_COLUMNS:
         place = _places(trace.launches, trace.spans) if name == "launches" else None
         if len(getattr(trace, name)):
             tables[name], steps[name] = _packed(getattr(trace, name), place)
         for column, values in getattr(trace, name).items():
             if isinstance(values.dtype, pd.CategoricalDtype):
-                labels += [(name, str(column), str(label)) for label in values.cat.categories]
+                texts = pa.array(values.cat.categories, pa.string())
+                where = {"frame": pa.repeat(name, len(texts)), "column": pa.repeat(str(column), len(texts))}
+                labels.append(pa.table({**where, "label": texts}))
     manifest = {
         "tracekit_summary": VERSION,
         "tracekit": __version__,
@@ -146,7 +165,7 @@ def write(host: HostTrace, file: Path | BytesIO) -> None:
         "device_clocks_fitted": host.is_fitted,
         "steps": steps,
     }
-    tables[_LABELS] = pa.table(dict(zip(("frame", "column", "label"), zip(*labels, strict=True), strict=True)))
+    tables[_LABELS] = pa.concat_tables(labels).combine_chunks()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_member(_MANIFEST), json.dumps(manifest, indent=1))
         for name, table in tables.items():
@@ -287,7 +306,8 @@ def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _host(archive: zipfile.ZipFile, manifest: _Manifest, files: unpacking.ParquetFiles) -> HostTrace:
-    texts = _texts(_table(archive, _LABELS, files))
+    texts = _texts(_table(archive, _LABELS, files, ("frame", "column")))
+    _give_back(sum(len(each.array) for each in texts.values()))
     there = {name for name in FRAME_COLUMNS if f"{name}.parquet" in archive.namelist()}
     if there != manifest.steps.keys():
         raise ValueError("its tables are not those that it names")
@@ -308,6 +328,7 @@ def _host(archive: zipfile.ZipFile, manifest: _Manifest, files: unpacking.Parque
             if column not in data:
                 data[column] = _text(column, np.full(table.num_rows, -1), its_texts)
         frames[name] = frame(columns, data, table.num_rows)
+        _give_back(sum(len(each.array) for each in texts_of.values()))
     evidence = f"the summary of {Path(manifest.source).name} lacks {', '.join(absent)}"
     lost = [Lost(Loss.DETAILS, len(absent), None, evidence)] if absent else []
     if lost:
@@ -319,39 +340,63 @@ def _host(archive: zipfile.ZipFile, manifest: _Manifest, files: unpacking.Parque
     return HostTrace(trace, manifest.world_size, manifest.capture, manifest.skipped, manifest.device_clocks_fitted)
 
 
-def _texts(table: pa.Table) -> dict[tuple[str, str], pa.Array]:
-    """The texts of each column of each frame, in the order of their numbers; they stay Arrow's, as millions of them may
-    take next to nothing in a file. Raises ValueError where one is null, or of no frame."""
+def _give_back(texts: int) -> None:
+    """Return what reading so many texts took and no longer needs, where it is worth the time."""
+    if texts > _MOST_UNUSED:
+        heap.give_back()
+
+
+def _texts(table: pa.Table) -> dict[tuple[str, str], _Texts]:
+    """The texts of each column of each frame; columns with the same share them, as they did in the trace. Raises
+    ValueError where one is null, or of no frame."""
     if not table.num_rows:
         return {}
-    if table.num_rows > _MOST_UNUSED:
-        heap.give_back()  # what unpacking them took
-    if not all(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in table.schema.types):
-        raise ValueError("its texts are of another type")
+    _give_back(table.num_rows)
     frames, columns = [*FRAME_COLUMNS], [*dict.fromkeys(column for of in FRAME_COLUMNS.values() for column in of)]
-    names, their, texts = (table[name].cast(pa.string()).combine_chunks() for name in ("frame", "column", "label"))
+    of_frame, of_column = _place_in(table["frame"], frames), _place_in(table["column"], columns)
+    texts = _strings_of(table["label"]).combine_chunks()
     texts.validate(full=True)
-    of_frame, of_column = pc.index_in(names, pa.array(frames)), pc.index_in(their, pa.array(columns))
-    if texts.null_count or of_frame.null_count:
+    if texts.null_count or of_frame.min() < 0:
         raise ValueError("a text is null, or of no table")
-    of_column = of_column.fill_null(len(columns)).to_numpy()  # a column of a later version
-    keys = of_frame.to_numpy() * np.int64(len(columns) + 1) + of_column
+    keys = of_frame * len(columns) + of_column
+    keys[of_column < 0] = -1  # a column of a later version
     order = np.argsort(keys, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
-    return {
-        (frames[of_frame[int(rows[0])].as_py()], columns[of_column[rows[0]]]): texts.take(pa.array(rows))
-        for rows in parts
-        if of_column[rows[0]] < len(columns)
-    }
+    texts_of: dict[tuple[str, str], _Texts] = {}
+    for rows in parts:
+        if keys[rows[0]] >= 0:
+            own = texts.take(pa.array(rows))
+            same = (other for other in texts_of.values() if other.array.equals(own))
+            texts_of[frames[of_frame[rows[0]]], columns[of_column[rows[0]]]] = next(same, _Texts(own))
+    return texts_of
 
 
-def _table(archive: zipfile.ZipFile, name: str, files: unpacking.ParquetFiles) -> pa.Table:
+def _place_in(column: pa.ChunkedArray, texts: list[str]) -> Column:
+    """The place of each text of a column (n,) among others, -1 where it is none of them."""
+    places = [np.zeros(0, np.int64)]
+    for chunk in column.chunks:
+        chunk = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        place = pc.index_in(_strings_of(chunk.dictionary), pa.array(texts)).fill_null(-1).to_numpy()
+        places.append(np.append(place, -1)[chunk.indices.fill_null(len(place)).to_numpy()])
+    return np.concatenate(places)
+
+
+def _strings_of(column: Any) -> Any:
+    """A column of Arrow as texts. Raises ValueError where it is of another type."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise ValueError("its texts are of another type")
+    return column.cast(pa.string())
+
+
+def _table(
+    archive: zipfile.ZipFile, name: str, files: unpacking.ParquetFiles, dictionaries: Sequence[str] = ()
+) -> pa.Table:
     # A data set, which pyarrow.parquet.read_table opens, and threads take longer than so small a table.
-    with files.opened(archive.read(f"{name}.parquet")) as file:
+    with files.opened(archive.read(f"{name}.parquet"), dictionaries) as file:
         return file.read(use_threads=False)
 
 
-def _check(name: str, table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, pa.Array]) -> None:
+def _check(name: str, table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, _Texts]) -> None:
     """Raise ValueError where a column of the frame `name` is not written as `_packed` does, or holds a ratio that is
     none; columns of later versions are passed over."""
     for column in table.column_names:
@@ -371,24 +416,22 @@ def _check(name: str, table: pa.Table, steps: Mapping[str, int], texts: Mapping[
                 raise ValueError(f"{name}.{column} holds what is no ratio")
 
 
-def _text(name: str, codes: Column, texts: pa.Array) -> pd.Categorical:
+def _text(name: str, codes: Column, texts: _Texts) -> pd.Categorical:
     """The column `name` that has the texts of these numbers, null where one is -1."""
     if len(codes) and codes.min() < -1:
         raise ValueError("a number of no text")
     most_unused = _MOST_UNUSED if name in _SHARED else _FEW_TEXTS
-    if len(texts) > max(len(codes), most_unused):  # those of no row would take more than all rows do
+    if len(texts.array) > max(len(codes), most_unused):  # those of no row would take more than all rows do
         used = rising(codes[codes >= 0])
-        texts, codes = texts.take(pa.array(used)), np.where(codes < 0, -1, np.searchsorted(used, codes))
-    if len(texts) <= _FEW_TEXTS:
-        return categorical([*texts.to_pylist(), None], codes)
-    different = texts.dictionary_encode()
-    categories = pd.Index(different.dictionary.to_pandas(types_mapper=_STRINGS.get))
-    places = np.append(different.indices.to_numpy(), -1).astype(np.min_scalar_type(~len(categories)))
-    dtype = pd.CategoricalDtype(categories)
+        texts = _Texts(texts.array.take(pa.array(used)))
+        codes = np.where(codes < 0, -1, np.searchsorted(used, codes))
+    if len(texts.array) <= _FEW_TEXTS:
+        return categorical([*texts.array.to_pylist(), None], codes)
+    dtype, places = texts.dtype
     return pd.Categorical.from_codes(places[codes], dtype=dtype, validate=False)
 
 
-def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, pa.Array]) -> dict[str, Any]:
+def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, _Texts]) -> dict[str, Any]:
     """The columns of calls that repeat those of the spans at `place` (n,); `texts` are those of the calls."""
     if len(place) and not 0 <= place.min() <= place.max() < len(spans):
         raise ValueError("launches are spans that are not there")
@@ -396,15 +439,15 @@ def _calls(spans: pd.DataFrame, place: Column, texts: Mapping[str, pa.Array]) ->
     for name in _CALL:
         values = spans[name].array
         if isinstance(values, pd.Categorical):
-            own = texts.get(name, pa.array([], pa.string()))
-            codes = pc.index_in(pa.array(values.categories, pa.string()), own).fill_null(-1).to_numpy()
+            own = texts.get(name, _Texts(pa.array([], pa.string())))
+            codes = pc.index_in(pa.array(values.categories, pa.string()), own.array).fill_null(-1).to_numpy()
             data[name] = _text(name, np.append(codes, -1)[values.codes[place]], own)
         else:
             data[name] = values[place]
     return data
 
 
-def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, pa.Array]) -> dict[str, Any]:
+def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, _Texts]) -> dict[str, Any]:
     """The columns of a frame from what `_packed` made of them; `texts` are those of its columns of texts."""
     data: dict[str, Any] = {}
     for name in table.column_names:

@@ -8,7 +8,7 @@ import errno
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -108,9 +108,9 @@ class ParquetFiles:
     def __init__(self, packed: int) -> None:
         self._bound = Bound(packed)
 
-    def opened(self, source: Path | bytes) -> "ParquetFile":
-        """One of them, of which everything is read. Raises pyarrow.ArrowInvalid beyond the bound of all, and OSError of
-        what is no regular file, such as a pipe, which would be waited for."""
+    def opened(self, source: Path | bytes, dictionaries: Sequence[str] = ()) -> "ParquetFile":
+        """One of them, of which everything is read, the columns `dictionaries` as such. Raises pyarrow.ArrowInvalid
+        beyond the bound of all, and OSError of what is no regular file, such as a pipe, which would be waited for."""
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
 
@@ -122,7 +122,7 @@ class ParquetFiles:
         def opened(**options: Any) -> ParquetFile:
             return ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source, **options)
 
-        file = opened()
+        file = opened(read_dictionary=[*dictionaries])
         try:
             self._bound.take(_held(file.metadata, self._bound.left, opened))
         except pa.ArrowException:

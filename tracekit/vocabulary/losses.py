@@ -38,7 +38,7 @@ _PARTS = frozenset({Loss.FILES, Loss.PLANES, Loss.LINES, Loss.TABLES})
 _WORK = frozenset({Loss.OPERATIONS, Loss.LAUNCHED, Loss.REPLICAS, Loss.RECORDS, Loss.EVENTS, Loss.BYTES, Loss.KINDS})
 # What one and several of each part that can be damaged are called in a sentence.
 DAMAGE: Mapping[Loss, tuple[str, str]] = {
-    Loss.RUNS: ("newer run", "newer runs"),
+    Loss.RUNS: ("other run", "other runs"),
     Loss.FILES: ("file of a host or rank", "files of hosts or ranks"),
     Loss.PLANES: ("plane", "planes"),
     Loss.LINES: ("line of a plane", "lines of planes"),

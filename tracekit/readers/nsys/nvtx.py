@@ -341,11 +341,13 @@ def _damaged_entries(entries: Sequence[tuple[object, ...]], sizes: Mapping[tuple
     damaged = 0
     for domain, schema, name, kind, offset in entries:
         is_good = isinstance(kind, int) and 0 < kind < _PAST_TYPES and isinstance(name, str)
-        is_good &= isinstance(offset, int | None)
-        if is_good and sizes and (domain, schema) not in of_messages:
+        place = 0 if offset is None else offset
+        if not isinstance(place, int):
+            is_good = False
+        elif is_good and sizes and (domain, schema) not in of_messages:
             size = max((size for size in sizes.get((domain, schema), ()) if isinstance(size, int)), default=0)
-            is_good = 0 <= int(str(offset or 0)) < size
-            is_good &= bool(offset) or first.setdefault((domain, schema), name) == name
+            is_good = 0 <= place < size
+            is_good &= place != 0 or first.setdefault((domain, schema), name) == name
         damaged += not is_good
     return damaged
 

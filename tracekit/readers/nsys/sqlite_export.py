@@ -5,14 +5,10 @@ known of it: https://docs.nvidia.com/nsight-systems/UserGuide/index.html (SQLite
 nsys 2021 to 2026. Nothing is written, neither into the file nor beside it.
 """
 
-import errno
-import os
 import re
 import sqlite3
-import stat
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,7 +52,6 @@ _NOTHING = np.zeros(0, np.int64)
 # Of a damaged file, pages may hold each other many times over: a file of 19 kB gave rows until there was no memory. No
 # row takes less than a byte, and reading real exports takes at most one step of SQLite's machine a byte.
 _STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 10**8, 50, 10**6
-_LONGEST_WAIT_S = 0.2
 _COMPUTED, _VIEW = "columns that are computed, not stored", "a view, not a table"
 _REPEATED = "its pages hold the same rows over and over"
 _AGAIN = "Export the report again with `nsys export --type sqlite`."
@@ -121,32 +116,16 @@ def export_hint(path: Path) -> str:
     )
 
 
-def _address(path: Path) -> str:
-    """The URI under which SQLite reads a file: no lock is taken and no -wal or -shm file is made beside it."""
-    return f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-
-
 def _connected(path: Path) -> sqlite3.Connection:
-    """A connection to the file at `path`. Raises OSError where a pipe took its place since it was looked at, for whose
-    writer SQLite would wait without end."""
-    is_open = threading.Event()
+    """A connection to the file at `path`: no lock is taken and no -wal or -shm file is made beside it.
 
-    def write_nothing() -> None:
-        while not is_open.wait(_LONGEST_WAIT_S):
-            with suppress(OSError):
-                if stat.S_ISFIFO(path.stat().st_mode):
-                    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-
-    writer = threading.Thread(target=write_nothing, daemon=True)
-    writer.start()
-    try:
-        connection = sqlite3.connect(_address(path), uri=True)
-    finally:
-        is_open.set()
-        writer.join()
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    return connection
+    Raises OSError where it is no regular file. SQLite, which would wait for the writer of a pipe without end, is given
+    the file that is open here, whatever takes its place by then; by its path where a system has no /dev/fd.
+    """
+    with files.opened(path) as file:
+        open_here = Path(f"/dev/fd/{file.fileno()}")
+        there = open_here if open_here.exists() else path.resolve()
+        return sqlite3.connect(f"{there.as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 @contextmanager
