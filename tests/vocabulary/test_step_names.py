@@ -70,3 +70,10 @@ def test_a_step_of_a_pass_is_none(template):
 )
 def test_the_name_of_a_series_is_without_the_number(name, bare):
     assert series(name) == bare
+
+
+@pytest.mark.parametrize("filling", [" ", "_", "[", "=", ":", "0", "- ", "step ", "1/", "it"])
+@pytest.mark.parametrize("begin", ["x", "step 1", "epoch "])
+def test_a_name_of_ten_thousand_letters_is_no_step_and_is_known_at_once(begin, filling):
+    name = f"{begin}{filling * (9_000 // len(filling))}z"
+    assert (step_name(name), recurring(name), counters(name), series(name)) == (None, None, None, name)

@@ -116,19 +116,21 @@ _OF_CALL = ", op_id = "
 # Numbers of more digits are ids.
 _MOST_DIGITS = 19
 _NUMBER = re.compile(r"\d+")
-_LONGEST = 1000  # No name that counts something has more letters.
+# No name that counts something has more letters; a longer one is no step, whatever would take long to find in it.
+_LONGEST = 1000
 # Passes over data, of each of which a step is a part.
 _EPOCH = re.compile(r"(?i)epoch|(?<![a-z])(?:trial|fold|run|phase|cycle|episode|rollout)(?![a-z])")
 _WHERE_BEFORE = re.compile(rf"[\[(]?{_WHERE}", re.IGNORECASE)
 _EDGE = " \t_-:#,.=()[]"
 # The number at the end of what is no step by its name.
-_COUNT = re.compile(r"[\s_:=#(\[-]*\d+[\])]*")
-_END = re.compile(r"[\s_:=#(\[-]*\d*(?:\s*(?:/|of)\s*\d+)?[\])\s#]*$")
+# Nothing is given back (`*+`), as none of the parts begins with what one before it takes: linear from each place.
+_COUNT = re.compile(r"[\s_:=#(\[-]*+\d++[\])]*+")
+_END = re.compile(r"[\s_:=#(\[-]*+\d*+(?:\s*+(?:/|of)\s*+\d++)?+[\])\s#]*+$")
 
 
 def step_name(name: str) -> StepName | None:
     """What a span of this name says of a step: `step 3`, `iteration3`, `epoch 3 step 4`, `step3/forward`; else None."""
-    if _OF_CALL in name or "::" in name:
+    if len(name) > _LONGEST or _OF_CALL in name or "::" in name:
         return None
     lowered = name.lower()
     if not any(hint in lowered for hint in _HINTS) or not _NUMBER_OF.search(name):
@@ -172,7 +174,7 @@ def recurring(name: str) -> Recurring | None:
     """What of a step the span is that a library or a program runs under this name in each, without a number; None of
     any other."""
     lowered = name.lower()
-    if "::" in name or not any(hint in lowered for hint in _RECURRING_HINTS):
+    if len(name) > _LONGEST or "::" in name or not any(hint in lowered for hint in _RECURRING_HINTS):
         return None
     return next((what for what, pattern in _RECURRING if pattern.fullmatch(name)), None)
 
@@ -206,7 +208,9 @@ def numbers_epoch(name: str) -> bool:
 
 def series(name: str) -> str:
     """What the steps of a run have in common in their names: `ProfilerStep#3`, `train#step_num=3#`, `step_3`, `Step 14`
-    `epoch 3 step 4` and `global_step_4_epoch_1` without their numbers."""
+    `epoch 3 step 4` and `global_step_4_epoch_1` without their numbers; a longer name than any of a step as it is."""
+    if len(name) > _LONGEST:
+        return name
     step = step_name(name)
     if step is not None and step.series:
         return step.series

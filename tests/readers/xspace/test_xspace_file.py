@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -267,3 +269,33 @@ def test_of_a_gzip_stream_that_ends_early_whole_planes_are_read_and_the_rest_is_
     assert {1, 8} <= seen
     assert refusals
     assert all("cannot be decompressed: its gzip stream is cut" in text for text in refusals)
+
+
+def test_stats_with_ids_past_any_table_are_found_by_their_names(tmp_path, loop):
+    ids = [5000, 70_000, 2**40, 2**62, 4096, 9999]
+    stats = " ".join(f'stat_metadata {{ key: {each} value {{ id: {each} name: "run_id" }} }}' for each in ids)
+    other = f'stat_metadata {{ key: {2**50} value {{ id: {2**50} name: "other" }} }}'
+    events = " ".join(
+        f"events {{ metadata_id: 1 stats {{ metadata_id: {each} int64_value: {at} }} }}"
+        for at, each in enumerate([*ids, 2**50, 6000])
+    )
+    plane = f'planes {{ name: "/device:GPU:0" lines {{ {events} }} {stats} {other} }}'
+    (read,) = xspace_file.read(write(tmp_path / "h.xplane.pb", plane), STATS).planes
+    values, has = read.numbers("run_id")
+    assert values[has].tolist() == [*range(len(ids))]
+    assert has.tolist() == [True] * len(ids) + [False, False]
+
+
+def test_where_numba_compiles_nothing_the_plain_loops_read_large_files(path):
+    code = (
+        "from tracekit.readers.xspace import xspace_file as x; x.COMPILE_FROM_BYTES = 0\n"
+        f"print(x.read({str(path)!r}, {STATS!r}).planes[0].offset_ps.tolist())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )
+    assert run.stdout.split("\n")[0] == str(xspace_file.read(path, STATS).planes[0].offset_ps.tolist()), run.stderr

@@ -362,6 +362,31 @@ def test_of_two_planes_of_one_device_the_fuller_is_read(tmp_path):
     assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["planes", 2, 3]]
 
 
+@pytest.mark.parametrize("what", ["planes", "lines"])
+@pytest.mark.parametrize("name", ["/host:CPU", "/device:GPU:0"])
+def test_what_stands_twice_counts_once_and_is_told(name, what, tmp_path):
+    path = traces.DATA / "generated" / "gpu.xplane.pb"
+    whole = read(path)
+    fields = fields_of(path.read_bytes())
+    place, plane = next(
+        (at, fields_of(value))
+        for at, (_, _, value) in enumerate(fields)
+        if (2, protobuf.LENGTH, name.encode()) in fields_of(value)
+    )
+    if what == "planes":
+        fields.append(fields[place])
+    else:
+        line = next(each for each in plane if each[0] == 3)
+        fields[place] = (1, protobuf.LENGTH, message_of([*plane, line]))
+    (tmp_path / "twice.xplane.pb").write_bytes(message_of(fields))
+    twice = read(tmp_path / "twice.xplane.pb")
+    for table in ("events", "spans", "launches"):
+        assert len(getattr(twice, table)) == len(getattr(whole, table))
+    assert twice.losses[["what", "lost"]].to_numpy().tolist() == [[what, 1]]
+    with pytest.raises(TraceError, match="stands in the file twice"):
+        read(tmp_path / "twice.xplane.pb", strict=True)
+
+
 def test_an_id_of_63_bits_leaves_ids_for_the_calls_that_have_none(tmp_path):
     raw = (traces.DATA / "view-cpu.xplane.pb").read_bytes()
     plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, 9, correlation_id=2**63 - 1)

@@ -427,7 +427,7 @@ class EventColumns(NamedTuple):
 
 class StatRows(NamedTuple):
     """Which row of `values` and `types` a stat id has, or _UNWANTED or _NAMELESS: `near` by the id; ids beyond it, as
-    an id may be huge, are looked up in `far_ids`, their rows in `far_rows`; all others have `outside`."""
+    an id may be huge, are looked up in the rising `far_ids`, their rows in `far_rows`; all others have `outside`."""
 
     near: NDArray[np.int64]
     far_ids: NDArray[np.int64]
@@ -728,7 +728,7 @@ def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[
     in_table = [key for key in stat_names if 0 <= key < _TABLE]
     near = np.full(max(in_table, default=-1) + 1, _NAMELESS, np.int64)
     near[in_table] = [by_id.get(key, _UNWANTED) for key in in_table]
-    far = [key for key in by_id if not 0 <= key < _TABLE]
+    far = sorted(key for key in by_id if not 0 <= key < _TABLE)
     outside = _NAMELESS if len(in_table) == len(stat_names) else _UNWANTED
     return by_name, StatRows(near, np.array(far, np.int64), np.array([by_id[key] for key in far], np.int64), outside)
 
@@ -1017,9 +1017,16 @@ def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, c
                         if 0 <= stat_id < len(near):
                             slot = near[stat_id]
                         else:
-                            for far in range(len(far_ids)):
-                                if far_ids[far] == stat_id:
-                                    slot = far_rows[far]
+                            low = 0
+                            high = len(far_ids)
+                            while low < high:
+                                middle = (low + high) // 2
+                                if far_ids[middle] < stat_id:
+                                    low = middle + 1
+                                else:
+                                    high = middle
+                            if low < len(far_ids) and far_ids[low] == stat_id:
+                                slot = far_rows[low]
                         if slot < 0:  # not wanted: its value need not be looked at
                             inner = at
                             if slot == _NAMELESS:
@@ -1091,6 +1098,8 @@ def _compiled_loops() -> _Loops | None:
     register_jitable(protobuf.varint)
     register_jitable(protobuf.skip)
     loops = _Loops(compiled(read_spans), compiled(read_entries), compiled(count_events), compiled(decode_events))
+    if loops.decode_events is decode_events:  # by NUMBA_DISABLE_JIT; numbers of numpy overflow where Python's do not
+        return None
     nothing = _view(b"")
     with without_collection():  # the first that is called loads most of numba
         loops.read_spans(nothing, 0, 0, np.empty((0, 3), np.int64))

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import by_label, concat, frame, labels, rising
+from tracekit.columns import by_label, concat, frame, labels, places_of, rising
 from tracekit.devices import is_sparse_core, type_of
 from tracekit.readers import losses
 from tracekit.readers import protobuf_decoder as protobuf
@@ -26,6 +26,7 @@ from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import (
     NO_TEXT,
     DeviceRows,
+    Line,
     Once,
     Plane,
     PlaneEvents,
@@ -519,16 +520,53 @@ def _first_session(space: XSpace) -> tuple[XSpace, list[Lost]]:
 
 
 def _one_plane_each(space: XSpace) -> tuple[XSpace, list[Lost]]:
-    """The planes without those of a device that has one already, of which the one with most events is kept."""
+    """The planes without those of a device that has one already, of which the one with most events is kept, and without
+    other planes and lines that repeat one before them event by event."""
     best: dict[str, Plane] = {}
     for plane, device in _devices(space):
         best[device] = max(best.get(device, plane), plane, key=len)
     repeated = [plane for plane, device in _devices(space) if best[device] is not plane]
-    if not repeated:
-        return space, []
-    lost = Lost(Loss.PLANES, len(repeated), len(space.planes), f"{repeated[0].name} stands in the file twice")
-    return replace(space, planes=[plane for plane in space.planes if not any(plane is each for each in repeated)]), [
-        lost
+    first: dict[tuple[str, int], Plane] = {}
+    for plane in space.planes:
+        if len(plane) and device_name(plane.name) is None and _is_alike(plane, first.setdefault(_size(plane), plane)):
+            repeated.append(plane)
+    planes, lost = [plane for plane in space.planes if not any(plane is each for each in repeated)], []
+    if repeated:
+        lost.append(Lost(Loss.PLANES, len(repeated), len(space.planes), f"{repeated[0].name} stands in the file twice"))
+    for place, plane in enumerate(planes):
+        if again := _repeated_lines(plane):
+            evidence = f"{plane.name}, whose {plane.lines[again[0]].name or 'line'} stands in the file twice"
+            lost.append(Lost(Loss.LINES, len(again), len(plane.lines), evidence))
+            planes[place] = plane.only(~np.isin(plane.line, again))
+    return (replace(space, planes=planes), lost) if lost else (space, [])
+
+
+def _size(plane: Plane) -> tuple[str, int]:
+    return plane.name, len(plane)
+
+
+def _is_alike(plane: Plane, other: Plane) -> bool:
+    """Whether two planes hold the same events, and are not one."""
+    if plane is other or plane.lines != other.lines:
+        return False
+    columns = ("line", "metadata_id", "offset_ps", "duration_ps")
+    return all(np.array_equal(getattr(plane, column), getattr(other, column)) for column in columns)
+
+
+def _repeated_lines(plane: Plane) -> list[int]:
+    """The lines that hold the same events as one before them with the same header."""
+    places: dict[Line, list[int]] = defaultdict(list)
+    for at, line in enumerate(plane.lines):
+        places[line].append(at)
+    if len(places) == len(plane.lines):
+        return []
+    columns = [getattr(plane, column) for column in ("metadata_id", "offset_ps", "duration_ps")]
+    rows = places_of(plane.line, len(plane.lines))
+    return [
+        at
+        for first, *others in places.values()
+        for at in others
+        if len(rows[at]) and all(np.array_equal(column[rows[at]], column[rows[first]]) for column in columns)
     ]
 
 
