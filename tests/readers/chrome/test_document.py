@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import time
 from decimal import Decimal
 
 import msgspec
@@ -357,3 +358,10 @@ def test_the_first_event_of_a_list_may_stand_behind_much_else(tmp_path, monkeypa
     monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
     document = load(tmp_path, "[" + '{"a": 1}, ' * 50 + '{"ph": "X", "name": "a", "ts": 1, "pid": 1, "tid": 1}]')
     assert values_of(document.name)[-1] == "a"
+
+
+@pytest.mark.parametrize("end", ["}]", ", ]", "]}", "]"])
+def test_blanks_before_what_does_not_belong_there_are_looked_through_once(tmp_path, end):
+    begun = time.perf_counter()
+    load(tmp_path, f'{{"traceEvents": [{A}, {B}{end}' + " " * 100_000 + "x")
+    assert time.perf_counter() - begun < 5  # of what looks through them from each of them on, half a minute

@@ -50,12 +50,13 @@ _EVENT = msgspec.json.Decoder(Event)
 
 _KEY, _PHASE_KEY = b'"traceEvents"', b'"ph"'
 _EVENTS_KEY = re.compile(rb"(?<!\\)%b\s*:\s*\[" % _KEY)
-_UNFINISHED = re.compile(rb"\s*:?\s*")
-_BETWEEN = re.compile(rb"\}\s*,[\s,]*\{")
+# Possessive, as are those below, so that many blanks before what does not match are looked through once.
+_UNFINISHED = re.compile(rb"\s*+:?+\s*+")
+_BETWEEN = re.compile(rb"\}\s*+,[\s,]*+\{")
 # What follows the array of events: more keys, or at the end of the file nothing.
-_AFTER = rb'\s*,\s*"', rb'\s*(?:,\s*"|\}?\s*\Z)'
+_AFTER = rb'\s*+,\s*+"', rb'\s*+(?:,\s*+"|\}?+\s*+\Z)'
 _ENDED = tuple(map(re.compile, _AFTER))
-_LAST = tuple(re.compile(rb"\}[\s,]*\](?=%b)" % after) for after in _AFTER)
+_LAST = tuple(re.compile(rb"\}[\s,]*+\](?=%b)" % after) for after in _AFTER)
 _BLANKS = b", \t\r\n"
 # So many bytes are looked through in vain for where an event ends, which takes seconds.
 _MOST_TRIED = 1 << 29
