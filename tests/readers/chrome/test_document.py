@@ -365,3 +365,34 @@ def test_blanks_before_what_does_not_belong_there_are_looked_through_once(tmp_pa
     begun = time.perf_counter()
     load(tmp_path, f'{{"traceEvents": [{A}, {B}{end}' + " " * 100_000 + "x")
     assert time.perf_counter() - begun < 5  # of what looks through them from each of them on, half a minute
+
+
+LIST = '"traceEvents": [{}]'.format
+BAD_KEYS = CUT.format("the keys beside its events are truncated or not valid JSON", 2)
+UNREAD = "{} events could not be read (they stand in another list of events)."
+
+
+@pytest.mark.parametrize(
+    ("lists", "names", "notes"),
+    [
+        ([LIST(A), LIST(f"{B}, {C}")], ["a"], [UNREAD.format("2 of 3")]),
+        ([LIST(A), KEYS, LIST(B)], ["a"], [UNREAD.format("1 of 2")]),
+        ([LIST(A), LIST(f"{B}, {C}"), LIST("")], ["a"], [UNREAD.format("Some")]),
+        ([LIST(""), KEYS, LIST(f"{A}, {B}")], ["a", "b"], []),
+        ([LIST("\n"), LIST(f"{A}, {event('b', 'NaN')}"), KEYS], ["a", "b"], [BAD_KEYS]),
+        ([LIST(""), LIST(A), LIST(B)], ["b"], [UNREAD.format("Some")]),
+        ([LIST(A), LIST("")], ["a"], []),
+        ([LIST(A), f'"more": {{{LIST(B)}}}', KEYS], ["a"], []),
+        ([LIST(event("a", f"{{{LIST(B)}}}")), KEYS], ["a"], []),
+    ],
+)
+@pytest.mark.parametrize("piece", [16, 1 << 20])
+def test_of_two_lists_of_events_the_other_is_told_or_read_where_the_first_is_empty(
+    tmp_path, monkeypatch, lists, names, notes, piece
+):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
+    document = load(tmp_path, f"{{{', '.join(lists)}}}")
+    assert (values_of(document.name), document.notes) == (names, tuple(notes))
+    assert [lost.what for lost in document.lost] == [Loss.BYTES if note == BAD_KEYS else Loss.EVENTS for note in notes]
+    assert "traceEvents" not in document.head
+    assert ("deviceProperties" in document.head) == (KEYS in lists)

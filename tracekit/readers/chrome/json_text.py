@@ -48,6 +48,7 @@ _NEXT = "Give the file that the profiler itself wrote, *.json or *.json.gz."
 _EVENTS = msgspec.json.Decoder(list[Event | bool | int | float | str | list[Any] | None])
 _EVENT = msgspec.json.Decoder(Event)
 
+_NAME = "traceEvents"
 _KEY, _PHASE_KEY = b'"traceEvents"', b'"ph"'
 _EVENTS_KEY = re.compile(rb"(?<!\\)%b\s*:\s*\[" % _KEY)
 # Possessive, as are those below, so that many blanks before what does not match are looked through once.
@@ -69,9 +70,10 @@ class Text:
     """A file while it is read; all but `path` is complete when `events` is exhausted.
 
     `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `skipped`: how many
-    events were no JSON and could be repaired, or not; `others`: how many values among them are no objects. `cut`: how
-    the file ends too early, "" if it does not. `zeros`: how many bytes of 0 are in what was repaired: a part of the
-    file that was never written, in which there may have been events.
+    events were no JSON and could be repaired, or not; `others`: how many values among them are no objects. `unread`: how
+    many events stand in another list `traceEvents` than the one that was read, None if it is not known. `cut`: how the
+    file ends too early, "" if it does not. `zeros`: how many bytes of 0 are in what was repaired: a part of the file
+    that was never written, in which there may have been events.
     """
 
     path: Path
@@ -80,15 +82,28 @@ class Text:
     repaired: int = 0
     skipped: int = 0
     others: int = 0
+    unread: int | None = 0
     cut: str = ""
     zeros: int = 0
     _tried: int = 0
+    _other: bytes = b""
 
     def events(self) -> Iterator[list[Event] | scanner.Events]:
         """The events of the file in its order, some thousands at a time; of a large file the regular ones are scanned.
 
-        Raises TraceError if the file is empty, does not begin like JSON, or lacks `traceEvents`.
+        Of several lists `traceEvents` the first is read, or the last where that holds none. Raises TraceError if the
+        file is empty, does not begin like JSON, or lacks `traceEvents`.
         """
+        is_empty = True
+        for events in self._first_list():
+            is_empty = is_empty and not len(events)
+            yield events
+        if self._other and is_empty:
+            yield self._last(self._other[1:]).events
+        elif self._other and self.unread is not None:
+            self.unread = len(msgspec.json.decode(self._other, type=list[msgspec.Raw]))
+
+    def _first_list(self) -> Iterator[list[Event] | scanner.Events]:
         pieces = self._pieces()
         text = next(pieces, b"").removeprefix(b"\xef\xbb\xbf").lstrip()
         if not text:
@@ -283,7 +298,11 @@ class Text:
         """Add the keys in `text`, which ends with the closing brace of the file, to `head`."""
         keys = _parsed(text)
         self.head |= keys or {}
-        if keys is None:
+        other = self.head.pop(_NAME, b"")
+        if other[:1] == b"[":
+            self._other = other
+            self.unread = None if text.count(_KEY) > 1 else 0
+        if keys is None or other not in text:  # else the list is repaired
             self.cut = self.cut or "the keys beside its events are truncated or not valid JSON"
 
 
@@ -295,11 +314,13 @@ def _events_key(text: bytearray, begin: int) -> re.Match[bytes] | None:
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:
-    """The keys in `text`, which ends with the closing brace of the file; None if it is no JSON and not repaired."""
+    """The keys in `text`, which ends with the closing brace of the file, `traceEvents` undecoded; None if it is no JSON
+    and not repaired."""
     text = b"{%b}" % text.strip(_BLANKS).removesuffix(b"}").strip(_BLANKS)
     for attempt in (text, repaired(text), repaired(shallow(text))):
         try:
-            return msgspec.json.decode(attempt, type=dict[str, Any])
+            values = msgspec.json.decode(attempt, type=dict[str, msgspec.Raw])
+            return {key: bytes(raw) if key == _NAME else msgspec.json.decode(raw) for key, raw in values.items()}
         except BROKEN:
             continue
     return None
