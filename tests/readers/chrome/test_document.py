@@ -197,6 +197,13 @@ def test_bad_characters_and_escapes_cost_a_character(tmp_path):
     assert document.args(np.array([2]), dict) == [{"v": "\ufffd"}]
 
 
+def test_half_of_a_pair_of_escapes_costs_a_character(tmp_path):
+    document = load(tmp_path, r'[{"ph": "X", "name": "a\ud800", "ts": 1, "dur": 2}, {"ph": "X", "name": "b"}]')
+    assert values_of(document.name) == ["a\ufffd", "b"]
+    assert document.duration_ps.tolist() == [2_000_000, 0]
+    assert document.notes == (REPAIRED.format(1),)
+
+
 @pytest.mark.parametrize("size", [0.5, 0.9])
 def test_a_compressed_file_is_known_by_its_content_and_read_as_far_as_it_goes(tmp_path, size):
     text = "[" + ", ".join(f'{{"ph": "X", "name": "{at * 7919 % 10007}"}}' for at in range(5000)) + "]"
