@@ -376,7 +376,7 @@ def test_blanks_before_what_does_not_belong_there_are_looked_through_once(tmp_pa
 
 LIST = '"traceEvents": [{}]'.format
 BAD_KEYS = CUT.format("the keys beside its events are truncated or not valid JSON", 2)
-UNREAD = "{} events could not be read (they stand in another list of events)."
+UNREAD = "{} events could not be read (in another list of events)."
 
 
 @pytest.mark.parametrize(
@@ -403,3 +403,29 @@ def test_of_two_lists_of_events_the_other_is_told_or_read_where_the_first_is_emp
     assert [lost.what for lost in document.lost] == [Loss.BYTES if note == BAD_KEYS else Loss.EVENTS for note in notes]
     assert "traceEvents" not in document.head
     assert ("deviceProperties" in document.head) == (KEYS in lists)
+
+
+BEHIND = "{} byte{} could not be read (behind the end of its JSON)."
+
+
+@pytest.mark.parametrize(
+    ("document", "behind"),
+    [
+        (f"{{{LIST(A)}}}", "x"),
+        (f"{{{LIST(f'{A}, {B}')}, {KEYS}}}", "\n}]"),
+        (f"{{{KEYS}, {LIST(f'{A}, {B},')}}}", " garbage"),
+        (f"[{A}, {B}]", "x"),
+        (f"{{{LIST(f'{A}, {B}')}}}", f"{{{LIST(C)}}}"),
+        (f"{{{LIST(f'{A}, {B}')}, {KEYS}}}", f"\n{{{KEYS}, {LIST(f'{C}, {C}')}}}"),
+        (f"[{A}, {B}]", f"[{B}, {C}]"),
+        (f"{{{LIST(A)}}}", "\n\0\0"),
+    ],
+)
+@pytest.mark.parametrize("piece", [16, 1 << 20])
+def test_what_stands_behind_a_document_costs_nothing_of_it_and_is_told(tmp_path, monkeypatch, document, behind, piece):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
+    whole, found = load(tmp_path, document), load(tmp_path, document + behind)
+    size = len(behind.strip("\n \0"))
+    assert (values_of(found.name), found.head) == (values_of(whole.name), whole.head)
+    assert found.notes == ((BEHIND.format(size, "s" * (size != 1)),) if size else ())
+    assert [lost[:2] for lost in found.lost] == ([(Loss.BYTES, size)] if size else [])

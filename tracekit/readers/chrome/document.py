@@ -46,7 +46,7 @@ _PICOSECONDS = pa.decimal128(38, 6)
 _EXACT = Context(prec=60)
 _CODEC = "zstd"
 _MANY = 500_000  # events
-_ANOTHER_LIST = "they stand in another list of events"
+_ANOTHER_LIST, _BEHIND = "in another list of events", "behind the end of its JSON"
 _AHEAD = 2  # parts that are read before one must be made
 
 # Keys that only traces have, of an object and of a bare array of events.
@@ -222,6 +222,8 @@ def _lost(text: Text, events: int, far: int, damaged: Mapping[str, int]) -> tupl
     lost = [Lost(Loss.BYTES, None, None, text.cut)] if text.cut else []
     if text.zeros:
         lost.append(Lost(Loss.BYTES, text.zeros, None, "zeros in place of what stood there"))
+    if text.behind:
+        lost.append(Lost(Loss.BYTES, text.behind, None, _BEHIND))
     if text.skipped:
         lost.append(Lost(Loss.EVENTS, text.skipped, events + text.skipped, "not valid JSON"))
     if text.others:
@@ -238,6 +240,8 @@ def _notes(text: Text, ph: pd.Categorical, far: int, damaged: Mapping[str, int])
     notes = []
     if text.cut:
         notes.append(f"The file is truncated: {text.cut}. Its {len(ph)} complete events were read.")
+    if text.behind:
+        notes.append(damage(Loss.BYTES, text.behind, None, _BEHIND))
     if text.repaired:
         notes.append(f"{text.repaired} events were not valid JSON (NaN, bad escapes or similar) and were repaired.")
     if text.skipped:

@@ -58,6 +58,8 @@ _BETWEEN = re.compile(rb"\}\s*+,[\s,]*+\{")
 _AFTER = rb'\s*+,\s*+"', rb'\s*+(?:,\s*+"|\}?+\s*+\Z)'
 _ENDED = tuple(map(re.compile, _AFTER))
 _LAST = tuple(re.compile(rb"\}[\s,]*+\](?=%b)" % after) for after in _AFTER)
+# Another document, by how its first event or key begins.
+_ANOTHER = re.compile(rb'\s*+(?:\}\s*+\{\s*+"|\[\s*+\{)')
 _BLANKS = b", \t\r\n"
 # So many bytes are looked through in vain for where an event ends, which takes seconds.
 _MOST_TRIED = 1 << 29
@@ -70,10 +72,11 @@ class Text:
     """A file while it is read; all but `path` is complete when `events` is exhausted.
 
     `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `skipped`: how many
-    events were no JSON and could be repaired, or not; `others`: how many values among them are no objects. `unread`: how
-    many events stand in another list `traceEvents` than the one that was read, None if it is not known. `cut`: how the
-    file ends too early, "" if it does not. `zeros`: how many bytes of 0 are in what was repaired: a part of the file
-    that was never written, in which there may have been events.
+    events were no JSON and could be repaired, or not; `others`: how many values among them are no objects. `unread`:
+    how many events stand in another list `traceEvents` than the one that was read, None if it is not known. `behind`:
+    how many bytes stand behind the end of the JSON. `cut`: how the file ends too early, "" if it does not. `zeros`: how
+    many bytes of 0 are in what was repaired: a part of the file that was never written, in which there may have been
+    events.
     """
 
     path: Path
@@ -83,6 +86,7 @@ class Text:
     skipped: int = 0
     others: int = 0
     unread: int | None = 0
+    behind: int = 0
     cut: str = ""
     zeros: int = 0
     _tried: int = 0
@@ -151,7 +155,7 @@ class Text:
             run = self._last(text.rstrip(b"\0" + _BLANKS))
             yield run.events
             rest = run.rest or b""
-        self._keys(b"".join([rest, *rests]))
+        self._keys(self._own(b"".join([rest, *rests])))
 
     def _mentions(self, key: bytes) -> bool:
         """Whether the file holds these bytes; those of a trace stand in its first piece."""
@@ -236,9 +240,9 @@ class Text:
             if not (byte := _WHERE.search(reason)):
                 return None
             where = at + int(byte[1])
-            if "trailing characters" in reason and _ENDED[whole].match(run, where - 1, end):
+            if "trailing characters" in reason and _is_end(run, where - 1, end, whole):
                 return _Run(events + self._objects(memoryview(run)[at : where - 1]), rest=bytes(run[where - 1 : end]))
-            if "trailing comma" in reason and run[where] == ord("]") and _ENDED[whole].match(run, where + 1, end):
+            if "trailing comma" in reason and run[where] == ord("]") and _is_end(run, where + 1, end, whole):
                 run[run.rfind(b",", at, where)] = ord(" ")
                 continue
             begin = self._until(events, run, at, where)
@@ -294,6 +298,21 @@ class Text:
         self.zeros += text.count(0)
         return True
 
+    def _own(self, text: bytes) -> bytes:
+        """What follows the list of events and belongs to it; what stands behind is counted."""
+        if self.keyed:
+            text = b"{%b" % text.lstrip(_BLANKS)
+            end = len(text)
+            try:
+                msgspec.json.decode(text, type=msgspec.Raw)
+            except BROKEN as error:
+                if "trailing characters" in str(error) and (byte := _WHERE.search(str(error))):
+                    end = int(byte[1]) - 1
+        else:
+            end = len(text) if _ENDED[True].match(text) else 0
+        self.behind = len(text[end:].strip(b"\0" + _BLANKS))
+        return text[self.keyed : end]
+
     def _keys(self, text: bytes) -> None:
         """Add the keys in `text`, which ends with the closing brace of the file, to `head`."""
         keys = _parsed(text)
@@ -311,6 +330,14 @@ def _events_key(text: bytearray, begin: int) -> re.Match[bytes] | None:
     time."""
     at = text.find(_KEY, begin)
     return _EVENTS_KEY.search(text, at) if at >= 0 else None
+
+
+def _is_end(run: bytearray, at: int, end: int, whole: bool) -> bool:
+    """Whether the array of events ends before `at`, where a bracket closes one: as it should, before another document,
+    or at the end of a file (`whole`) that holds no event behind it."""
+    if _ENDED[whole].match(run, at, end) or _ANOTHER.match(run, at, end):
+        return True
+    return whole and run.find(_PHASE_KEY, at, end) < 0
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:
