@@ -100,6 +100,12 @@ def test_a_directory_of_ranks_is_one_run_and_files_that_are_no_traces_are_passed
     assert trace_files.directory == tmp_path
 
 
+@pytest.mark.parametrize("empty", [1, 9999])
+def test_members_of_a_packed_trace_that_hold_nothing_are_passed_over(tmp_path, empty):
+    path = write_file(tmp_path / "a.json.gz", gzip.compress(b"", mtime=0) * empty + gzip.compress(KINETO, mtime=0))
+    assert names(find(path)) == ["a.json.gz"]
+
+
 def test_of_a_run_in_several_formats_one_is_read_and_the_rest_noted(tmp_path):
     write_file(tmp_path / "host.trace.json.gz", gzip.compress(KINETO))
     write_file(tmp_path / "perfetto_trace.json.gz", gzip.compress(KINETO))

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tracekit.readers.json_repair import whole
+from tracekit.readers.json_repair import repaired, whole
 
 DOCUMENT = {
     "records": [{"a": 1, "b": {"c": [1, 2, {"x": "y,]}"}]}, "s": 't\\"{'} for _ in range(4)],
@@ -85,3 +85,19 @@ def test_whatever_is_damaged_json_is_given(seed):
         damaged[chance.randrange(1, len(damaged))] = chance.randrange(256)
     text, _ = whole(bytes(damaged))
     json.loads(text.decode("utf-8", "replace"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"\ud800", "\ufffd"),
+        (r"a\uDFFFb", "a\ufffdb"),
+        (r"\ud83d\ude00", "\U0001f600"),
+        (r"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        (r"\ude00\ud83d", "\ufffd\ufffd"),
+        (r"\ud83d\u0041\ud7ff\ue000", "\ufffdA\ud7ff\ue000"),
+        (r"\\ud800", r"\ud800"),
+    ],
+)
+def test_half_of_a_character_is_replaced_and_a_pair_stays(text, expected):
+    assert json.loads(repaired(f'["{text}"]'.encode())) == [expected]

@@ -79,9 +79,19 @@ def content(path: Path) -> Content:
     if not head.startswith(_GZIP):
         return Content(path, head, gzipped=False)
     try:
-        return Content(path, zlib.decompressobj(wbits=31).decompress(head, _UNPACKED_BYTES), gzipped=True)
+        return Content(path, _unpacked(head), gzipped=True)
     except zlib.error:
         return Content(path, b"", gzipped=True)
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """The beginning of what a gzip file holds: that of its first member that is not empty. Raises zlib.error."""
+    text = b""
+    while not text and packed.startswith(_GZIP):
+        member = zlib.decompressobj(wbits=31)
+        text = member.decompress(packed, _UNPACKED_BYTES)
+        packed = member.unused_data
+    return text
 
 
 def description(path: Path) -> str:

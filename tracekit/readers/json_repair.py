@@ -17,7 +17,12 @@ _TOKEN = re.compile(
 # Brackets, and strings, so that none inside of them counts.
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
 _DEEPEST = 200
-_CHARACTER = re.compile(rb'(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|(?P<control>[\x00-\x1f])|\\')
+# Half of a pair of surrogates alone is no character, though the grammar of JSON has it.
+_PAIR = rb"u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_CHARACTER = re.compile(
+    rb'(?P<escape>\\(?:["\\/bfnrt]|%b|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))|(?P<half>\\u[0-9a-fA-F]{4})'
+    rb"|(?P<control>[\x00-\x1f])|\\" % _PAIR
+)
 # Brackets and commas, and strings, so that none inside of them counts, nor in one that is cut.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|(?P<open>[\[{])|(?P<close>[\]}])|(?P<comma>,)', re.DOTALL)
 # Where an object may end that stands in an array: before the next one, or the array's end.
@@ -153,7 +158,8 @@ def shallow(text: bytes, on_loss: Callable[[], None] = lambda: None) -> bytes:
 
 
 def repaired(text: bytes) -> bytes:
-    """`text` with what JSON does not allow replaced: bad UTF-8, control characters, unknown words (null), escapes."""
+    """`text` with what JSON does not allow replaced: bad UTF-8, control characters, unknown words (null), escapes,
+    halves of characters."""
     return _TOKEN.sub(_token, text.decode("utf-8", "replace").encode())
 
 
@@ -168,4 +174,6 @@ def _token(match: re.Match[bytes]) -> bytes:
 def _character(match: re.Match[bytes]) -> bytes:
     if match.lastgroup == "escape":
         return match[0]
+    if match.lastgroup == "half":
+        return b"\\ufffd"
     return b"\\u%04x" % match[0][0] if match.lastgroup == "control" else b"\\\\"

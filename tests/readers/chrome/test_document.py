@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import time
 from decimal import Decimal
 
 import msgspec
@@ -196,6 +197,13 @@ def test_bad_characters_and_escapes_cost_a_character(tmp_path):
     assert document.args(np.array([2]), dict) == [{"v": "\ufffd"}]
 
 
+def test_half_of_a_pair_of_escapes_costs_a_character(tmp_path):
+    document = load(tmp_path, r'[{"ph": "X", "name": "a\ud800", "ts": 1, "dur": 2}, {"ph": "X", "name": "b"}]')
+    assert values_of(document.name) == ["a\ufffd", "b"]
+    assert document.duration_ps.tolist() == [2_000_000, 0]
+    assert document.notes == (REPAIRED.format(1),)
+
+
 @pytest.mark.parametrize("size", [0.5, 0.9])
 def test_a_compressed_file_is_known_by_its_content_and_read_as_far_as_it_goes(tmp_path, size):
     text = "[" + ", ".join(f'{{"ph": "X", "name": "{at * 7919 % 10007}"}}' for at in range(5000)) + "]"
@@ -357,3 +365,67 @@ def test_the_first_event_of_a_list_may_stand_behind_much_else(tmp_path, monkeypa
     monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
     document = load(tmp_path, "[" + '{"a": 1}, ' * 50 + '{"ph": "X", "name": "a", "ts": 1, "pid": 1, "tid": 1}]')
     assert values_of(document.name)[-1] == "a"
+
+
+@pytest.mark.parametrize("end", ["}]", ", ]", "]}", "]"])
+def test_blanks_before_what_does_not_belong_there_are_looked_through_once(tmp_path, end):
+    begun = time.perf_counter()
+    load(tmp_path, f'{{"traceEvents": [{A}, {B}{end}' + " " * 100_000 + "x")
+    assert time.perf_counter() - begun < 5  # of what looks through them from each of them on, half a minute
+
+
+LIST = '"traceEvents": [{}]'.format
+BAD_KEYS = CUT.format("the keys beside its events are truncated or not valid JSON", 2)
+UNREAD = "{} events could not be read (in another list of events)."
+
+
+@pytest.mark.parametrize(
+    ("lists", "names", "notes"),
+    [
+        ([LIST(A), LIST(f"{B}, {C}")], ["a"], [UNREAD.format("2 of 3")]),
+        ([LIST(A), KEYS, LIST(B)], ["a"], [UNREAD.format("1 of 2")]),
+        ([LIST(A), LIST(f"{B}, {C}"), LIST("")], ["a"], [UNREAD.format("Some")]),
+        ([LIST(""), KEYS, LIST(f"{A}, {B}")], ["a", "b"], []),
+        ([LIST("\n"), LIST(f"{A}, {event('b', 'NaN')}"), KEYS], ["a", "b"], [BAD_KEYS]),
+        ([LIST(""), LIST(A), LIST(B)], ["b"], [UNREAD.format("Some")]),
+        ([LIST(A), LIST("")], ["a"], []),
+        ([LIST(A), f'"more": {{{LIST(B)}}}', KEYS], ["a"], []),
+        ([LIST(event("a", f"{{{LIST(B)}}}")), KEYS], ["a"], []),
+    ],
+)
+@pytest.mark.parametrize("piece", [16, 1 << 20])
+def test_of_two_lists_of_events_the_other_is_told_or_read_where_the_first_is_empty(
+    tmp_path, monkeypatch, lists, names, notes, piece
+):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
+    document = load(tmp_path, f"{{{', '.join(lists)}}}")
+    assert (values_of(document.name), document.notes) == (names, tuple(notes))
+    assert [lost.what for lost in document.lost] == [Loss.BYTES if note == BAD_KEYS else Loss.EVENTS for note in notes]
+    assert "traceEvents" not in document.head
+    assert ("deviceProperties" in document.head) == (KEYS in lists)
+
+
+BEHIND = "{} byte{} could not be read (behind the end of its JSON)."
+
+
+@pytest.mark.parametrize(
+    ("document", "behind"),
+    [
+        (f"{{{LIST(A)}}}", "x"),
+        (f"{{{LIST(f'{A}, {B}')}, {KEYS}}}", "\n}]"),
+        (f"{{{KEYS}, {LIST(f'{A}, {B},')}}}", " garbage"),
+        (f"[{A}, {B}]", "x"),
+        (f"{{{LIST(f'{A}, {B}')}}}", f"{{{LIST(C)}}}"),
+        (f"{{{LIST(f'{A}, {B}')}, {KEYS}}}", f"\n{{{KEYS}, {LIST(f'{C}, {C}')}}}"),
+        (f"[{A}, {B}]", f"[{B}, {C}]"),
+        (f"{{{LIST(A)}}}", "\n\0\0"),
+    ],
+)
+@pytest.mark.parametrize("piece", [16, 1 << 20])
+def test_what_stands_behind_a_document_costs_nothing_of_it_and_is_told(tmp_path, monkeypatch, document, behind, piece):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
+    whole, found = load(tmp_path, document), load(tmp_path, document + behind)
+    size = len(behind.strip("\n \0"))
+    assert (values_of(found.name), found.head) == (values_of(whole.name), whole.head)
+    assert found.notes == ((BEHIND.format(size, "s" * (size != 1)),) if size else ())
+    assert [lost[:2] for lost in found.lost] == ([(Loss.BYTES, size)] if size else [])

@@ -46,6 +46,7 @@ _PICOSECONDS = pa.decimal128(38, 6)
 _EXACT = Context(prec=60)
 _CODEC = "zstd"
 _MANY = 500_000  # events
+_ANOTHER_LIST, _BEHIND = "in another list of events", "behind the end of its JSON"
 _AHEAD = 2  # parts that are read before one must be made
 
 # Keys that only traces have, of an object and of a bare array of events.
@@ -221,10 +222,15 @@ def _lost(text: Text, events: int, far: int, damaged: Mapping[str, int]) -> tupl
     lost = [Lost(Loss.BYTES, None, None, text.cut)] if text.cut else []
     if text.zeros:
         lost.append(Lost(Loss.BYTES, text.zeros, None, "zeros in place of what stood there"))
+    if text.behind:
+        lost.append(Lost(Loss.BYTES, text.behind, None, _BEHIND))
     if text.skipped:
         lost.append(Lost(Loss.EVENTS, text.skipped, events + text.skipped, "not valid JSON"))
     if text.others:
         lost.append(Lost(Loss.EVENTS, text.others, events + text.others, "values that are no events"))
+    if text.unread != 0:
+        total = None if text.unread is None else events + text.unread
+        lost.append(Lost(Loss.EVENTS, text.unread, total, _ANOTHER_LIST))
     if far:
         lost.append(Lost(Loss.EVENTS, far, events, "their times are more than a day from the others"))
     return (*lost, *(Lost(Loss.DETAILS, count, events, what) for what, count in damaged.items() if count))
@@ -234,12 +240,17 @@ def _notes(text: Text, ph: pd.Categorical, far: int, damaged: Mapping[str, int])
     notes = []
     if text.cut:
         notes.append(f"The file is truncated: {text.cut}. Its {len(ph)} complete events were read.")
+    if text.behind:
+        notes.append(damage(Loss.BYTES, text.behind, None, _BEHIND))
     if text.repaired:
         notes.append(f"{text.repaired} events were not valid JSON (NaN, bad escapes or similar) and were repaired.")
     if text.skipped:
         notes.append(f"{text.skipped} events were not valid JSON and could not be repaired: they were skipped.")
     if text.others:
         notes.append(f"{text.others} values among the events are no events: they were skipped.")
+    if text.unread != 0:
+        total = None if text.unread is None else len(ph) + text.unread
+        notes.append(damage(Loss.EVENTS, text.unread, total, _ANOTHER_LIST))
     if far:
         notes.append(f"{far} events are more than a day from the others, so their times are wrong: they were skipped.")
     notes += [damage(Loss.DETAILS, count, len(ph), what) for what, count in damaged.items() if count]

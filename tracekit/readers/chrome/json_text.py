@@ -48,14 +48,18 @@ _NEXT = "Give the file that the profiler itself wrote, *.json or *.json.gz."
 _EVENTS = msgspec.json.Decoder(list[Event | bool | int | float | str | list[Any] | None])
 _EVENT = msgspec.json.Decoder(Event)
 
+_NAME = "traceEvents"
 _KEY, _PHASE_KEY = b'"traceEvents"', b'"ph"'
 _EVENTS_KEY = re.compile(rb"(?<!\\)%b\s*:\s*\[" % _KEY)
-_UNFINISHED = re.compile(rb"\s*:?\s*")
-_BETWEEN = re.compile(rb"\}\s*,[\s,]*\{")
+# Possessive, as are those below, so that many blanks before what does not match are looked through once.
+_UNFINISHED = re.compile(rb"\s*+:?+\s*+")
+_BETWEEN = re.compile(rb"\}\s*+,[\s,]*+\{")
 # What follows the array of events: more keys, or at the end of the file nothing.
-_AFTER = rb'\s*,\s*"', rb'\s*(?:,\s*"|\}?\s*\Z)'
+_AFTER = rb'\s*+,\s*+"', rb'\s*+(?:,\s*+"|\}?+\s*+\Z)'
 _ENDED = tuple(map(re.compile, _AFTER))
-_LAST = tuple(re.compile(rb"\}[\s,]*\](?=%b)" % after) for after in _AFTER)
+_LAST = tuple(re.compile(rb"\}[\s,]*+\](?=%b)" % after) for after in _AFTER)
+# Another document, by how its first event or key begins.
+_ANOTHER = re.compile(rb'\s*+(?:\}\s*+\{\s*+"|\[\s*+\{)')
 _BLANKS = b", \t\r\n"
 # So many bytes are looked through in vain for where an event ends, which takes seconds.
 _MOST_TRIED = 1 << 29
@@ -68,9 +72,11 @@ class Text:
     """A file while it is read; all but `path` is complete when `events` is exhausted.
 
     `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `skipped`: how many
-    events were no JSON and could be repaired, or not; `others`: how many values among them are no objects. `cut`: how
-    the file ends too early, "" if it does not. `zeros`: how many bytes of 0 are in what was repaired: a part of the
-    file that was never written, in which there may have been events.
+    events were no JSON and could be repaired, or not; `others`: how many values among them are no objects. `unread`:
+    how many events stand in another list `traceEvents` than the one that was read, None if it is not known. `behind`:
+    how many bytes stand behind the end of the JSON. `cut`: how the file ends too early, "" if it does not. `zeros`: how
+    many bytes of 0 are in what was repaired: a part of the file that was never written, in which there may have been
+    events.
     """
 
     path: Path
@@ -79,15 +85,29 @@ class Text:
     repaired: int = 0
     skipped: int = 0
     others: int = 0
+    unread: int | None = 0
+    behind: int = 0
     cut: str = ""
     zeros: int = 0
     _tried: int = 0
+    _other: bytes = b""
 
     def events(self) -> Iterator[list[Event] | scanner.Events]:
         """The events of the file in its order, some thousands at a time; of a large file the regular ones are scanned.
 
-        Raises TraceError if the file is empty, does not begin like JSON, or lacks `traceEvents`.
+        Of several lists `traceEvents` the first is read, or the last where that holds none. Raises TraceError if the
+        file is empty, does not begin like JSON, or lacks `traceEvents`.
         """
+        is_empty = True
+        for events in self._first_list():
+            is_empty = is_empty and not len(events)
+            yield events
+        if self._other and is_empty:
+            yield self._last(self._other[1:]).events
+        elif self._other and self.unread is not None:
+            self.unread = len(msgspec.json.decode(self._other, type=list[msgspec.Raw]))
+
+    def _first_list(self) -> Iterator[list[Event] | scanner.Events]:
         pieces = self._pieces()
         text = next(pieces, b"").removeprefix(b"\xef\xbb\xbf").lstrip()
         if not text:
@@ -135,7 +155,7 @@ class Text:
             run = self._last(text.rstrip(b"\0" + _BLANKS))
             yield run.events
             rest = run.rest or b""
-        self._keys(b"".join([rest, *rests]))
+        self._keys(self._own(b"".join([rest, *rests])))
 
     def _mentions(self, key: bytes) -> bool:
         """Whether the file holds these bytes; those of a trace stand in its first piece."""
@@ -220,9 +240,9 @@ class Text:
             if not (byte := _WHERE.search(reason)):
                 return None
             where = at + int(byte[1])
-            if "trailing characters" in reason and _ENDED[whole].match(run, where - 1, end):
+            if "trailing characters" in reason and _is_end(run, where - 1, end, whole):
                 return _Run(events + self._objects(memoryview(run)[at : where - 1]), rest=bytes(run[where - 1 : end]))
-            if "trailing comma" in reason and run[where] == ord("]") and _ENDED[whole].match(run, where + 1, end):
+            if "trailing comma" in reason and run[where] == ord("]") and _is_end(run, where + 1, end, whole):
                 run[run.rfind(b",", at, where)] = ord(" ")
                 continue
             begin = self._until(events, run, at, where)
@@ -278,11 +298,30 @@ class Text:
         self.zeros += text.count(0)
         return True
 
+    def _own(self, text: bytes) -> bytes:
+        """What follows the list of events and belongs to it; what stands behind is counted."""
+        if self.keyed:
+            text = b"{%b" % text.lstrip(_BLANKS)
+            end = len(text)
+            try:
+                msgspec.json.decode(text, type=msgspec.Raw)
+            except BROKEN as error:
+                if "trailing characters" in str(error) and (byte := _WHERE.search(str(error))):
+                    end = int(byte[1]) - 1
+        else:
+            end = len(text) if _ENDED[True].match(text) else 0
+        self.behind = len(text[end:].strip(b"\0" + _BLANKS))
+        return text[self.keyed : end]
+
     def _keys(self, text: bytes) -> None:
         """Add the keys in `text`, which ends with the closing brace of the file, to `head`."""
         keys = _parsed(text)
         self.head |= keys or {}
-        if keys is None:
+        other = self.head.pop(_NAME, b"")
+        if other[:1] == b"[":
+            self._other = other
+            self.unread = None if text.count(_KEY) > 1 else 0
+        if keys is None or other not in text:  # else the list is repaired
             self.cut = self.cut or "the keys beside its events are truncated or not valid JSON"
 
 
@@ -293,12 +332,22 @@ def _events_key(text: bytearray, begin: int) -> re.Match[bytes] | None:
     return _EVENTS_KEY.search(text, at) if at >= 0 else None
 
 
+def _is_end(run: bytearray, at: int, end: int, whole: bool) -> bool:
+    """Whether the array of events ends before `at`, where a bracket closes one: as it should, before another document,
+    or at the end of a file (`whole`) that holds no event behind it."""
+    if _ENDED[whole].match(run, at, end) or _ANOTHER.match(run, at, end):
+        return True
+    return whole and run.find(_PHASE_KEY, at, end) < 0
+
+
 def _parsed(text: bytes) -> dict[str, Any] | None:
-    """The keys in `text`, which ends with the closing brace of the file; None if it is no JSON and not repaired."""
+    """The keys in `text`, which ends with the closing brace of the file, `traceEvents` undecoded; None if it is no JSON
+    and not repaired."""
     text = b"{%b}" % text.strip(_BLANKS).removesuffix(b"}").strip(_BLANKS)
     for attempt in (text, repaired(text), repaired(shallow(text))):
         try:
-            return msgspec.json.decode(attempt, type=dict[str, Any])
+            values = msgspec.json.decode(attempt, type=dict[str, msgspec.Raw])
+            return {key: bytes(raw) if key == _NAME else msgspec.json.decode(raw) for key, raw in values.items()}
         except BROKEN:
             continue
     return None
