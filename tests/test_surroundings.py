@@ -74,6 +74,26 @@ def test_a_home_that_is_not_writable_is_no_warning_of_the_users(tmp_path):
     assert [line for line in err.splitlines() if not line.startswith("Wrote ")] == []
 
 
+@pytest.mark.parametrize(("backend", "chosen"), [("nonsense", None), ("svg", "svg"), ("", None)])
+def test_figures_are_drawn_whatever_backend_is_set_and_it_stays_set(backend, chosen, tmp_path):
+    code = """
+import os, sys
+from tracekit.report.report import report
+report(sys.argv[1], out=sys.argv[2])
+import matplotlib
+print(os.environ["MPLBACKEND"], dict.__getitem__(matplotlib.rcParams, "backend"), sep="\\n")
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", code, str(TRACE), str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MPLBACKEND": backend},
+    )
+    assert (tmp_path / "out" / "gantt.png").exists(), process.stderr
+    kept, now = process.stdout.splitlines()[-2:]
+    assert (kept, chosen or now) == (backend, now)
+
+
 def test_a_terminal_of_any_width_takes_no_memory(monkeypatch):
     monkeypatch.setenv("COLUMNS", "99999999")
     assert console().width == 1000

@@ -89,6 +89,13 @@ def test_eight_real_ranks_are_the_same_from_summaries_bit_for_bit(tmp_path):
     assert document["collectives"]
 
 
+@pytest.mark.parametrize("name", ["a.xplane.pb", "a.pb", "a.json", "a.sqlite"])
+def test_a_summary_may_be_called_as_a_trace_is(tmp_path, name):
+    source = traces.path(TWO_DEVICES)
+    summarise(source, tmp_path / name)
+    assert len(tracekit.read(tmp_path / name).events) == len(tracekit.read(source).events)
+
+
 @pytest.mark.parametrize("trace_format", [*FORMATS])
 @pytest.mark.parametrize("summarised", [0, 1])
 def test_summaries_and_traces_mix(tmp_path, trace_format, summarised):

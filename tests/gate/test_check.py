@@ -241,6 +241,15 @@ def test_a_junit_file_has_the_time_that_a_build_states_and_lies_in_no_trace(monk
     assert not [*trace.iterdir()]
 
 
+@pytest.mark.parametrize("stated", ["", "-1", "yesterday", "253402300800", "99999999999999", "9" * 5000])
+def test_what_is_no_time_of_a_build_leaves_a_junit_file_that_of_the_check(stated, monkeypatch, tmp_path):
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", stated)
+    monkeypatch.setattr("time.time", lambda: 1767323045.0)
+    publish(RESULT, tmp_path / "junit.xml")
+    assert 'timestamp="2026-01-02T03:04:05"' in (tmp_path / "junit.xml").read_text()
+
+
 def test_the_commands_of_the_example_workflow_are_those_that_its_page_runs():
     of_page = page_blocks(ROOT / "docs" / "howto" / "ci.md")
     (workflow,) = [block.text for block in of_page if block.language == "yaml"]

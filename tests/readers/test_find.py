@@ -32,6 +32,7 @@ def names(trace_files):
         ("a.xplane.pb", b"", "empty (0 bytes): the profiler or a copy did not finish writing it"),
         ("a.pftrace", b"\n\x0a\x08\x01", "a Perfetto trace; give the file that it was converted from"),
         ("a.zip", b"PK\x03\x04...", "a zip archive that is cut off or damaged; copy it again, in binary mode"),
+        ("a.xplane.pb", b"PK\x03\x04...", "a zip archive that is cut off or damaged; copy it again, in binary mode"),
         ("a.png", b"\x89PNG\r\n", "an image"),
         ("a.json", b"<!DOCTYPE html><html>", "an HTML page, downloaded in place of the file"),
         ("a.txt", b"hello", "text"),

@@ -1,5 +1,6 @@
 """Finding the trace: every layout that holds one is taken, and what is not there is said in one sentence."""
 
+import errno
 import gzip
 import importlib
 import json
@@ -145,6 +146,8 @@ def test_a_newest_run_of_json_without_events_is_stepped_over_and_said(tmp_path):
         (KeyError("x"), "by a bug of tracekit: KeyError in readers/__init__.py, line "),
         (ModuleNotFoundError("No module named 'numba'"), "No module named 'numba'. Install tracekit anew."),
         (MemoryError(), "does not fit in memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "does not fit in memory"),
+        (OSError(errno.EIO, "Input/output error"), "cannot be read: Input/output error."),
     ],
 )
 def test_what_a_reader_should_not_raise_is_damage_or_called_a_bug(logdir, monkeypatch, error, why):

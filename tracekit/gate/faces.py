@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -62,9 +63,12 @@ def publish(result: CheckResult, junit_file: str | os.PathLike[str] | None = Non
 
 def _now() -> datetime:
     """The time that a JUnit file has, in UTC: SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs) where that is
-    set, else that of the check."""
+    set to one, else that of the check."""
     stated = os.environ.get("SOURCE_DATE_EPOCH", "")
-    return datetime.fromtimestamp(int(stated) if stated.isdecimal() else time.time(), UTC)
+    if stated.isdecimal():
+        with suppress(ValueError, OverflowError, OSError):  # past the year 9999
+            return datetime.fromtimestamp(int(stated), UTC)
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def annotations(result: CheckResult) -> list[str]:

@@ -1,5 +1,6 @@
 """Read a trace, whatever wrote it, into a `Trace`: `formats` lists what is read, `read` finds the files and picks."""
 
+import errno
 import lzma
 import os
 import platform
@@ -261,9 +262,9 @@ def _guarded(reader: Callable[[Path], T], file: Path) -> T:
         raise
     except FileNotFoundError:
         raise TraceError(f"{file} is no longer there: it was moved or deleted while it was read.") from None
-    except OSError as error:
-        raise TraceError(f"{file} cannot be read: {error.strerror or error}.") from None
-    except MemoryError:
+    except (OSError, MemoryError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+            raise TraceError(f"{file} cannot be read: {error.strerror or error}.") from None
         raise TraceError(
             f"{file} does not fit in memory: record fewer steps, or read it on a larger machine."
         ) from None

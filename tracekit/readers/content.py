@@ -13,12 +13,13 @@ READ_BYTES = 1 << 18
 _UNPACKED_BYTES = 1 << 20  # at most, of what the bytes read unpack to
 _GZIP = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"
+_ZIP = b"PK\x03\x04"
 _PERFETTO = (".pftrace", ".perfetto-trace", ".perfetto", ".protobuf.perfetto")
 # What other files beside traces are, that share their suffixes.
 OTHER_JSON, TEXT = "JSON without trace events", "text"
 # Other formats that turn up beside traces, for a sentence that names them.
 _OTHER_FORMATS = (
-    (b"PK\x03\x04", "a zip archive, but not of nsys-jax; unpack it, and give the trace in it"),
+    (_ZIP, "a zip archive, but not of nsys-jax; unpack it, and give the trace in it"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it"),
     (b"\xfd7zXZ", "compressed with xz; decompress it"),
     (b"\x04\x22\x4d\x18", "compressed with lz4; decompress it"),
@@ -50,6 +51,11 @@ class Content:
     def is_sqlite(self) -> bool:
         """Whether it is an SQLite database, gzipped or not."""
         return self.head.startswith(_SQLITE)
+
+    @property
+    def is_zip(self) -> bool:
+        """Whether it is a zip archive, gzipped or not."""
+        return self.head.startswith(_ZIP)
 
     @property
     def is_json(self) -> bool:
@@ -107,9 +113,9 @@ def description(path: Path) -> str:
         return "a Perfetto trace; give the file that it was converted from"
     if beginning.is_sqlite:
         return "a gzipped SQLite file; decompress it with gunzip"
-    if beginning.gzipped and beginning.head.startswith(b"PK\x03\x04"):
+    if beginning.gzipped and beginning.is_zip:
         return "a gzipped zip archive; decompress it with gunzip"
-    if beginning.head.startswith(b"PK\x03\x04") and not zipfile.is_zipfile(path):
+    if beginning.is_zip and not zipfile.is_zipfile(path):
         return "a zip archive that is cut off or damaged; copy it again, in binary mode"
     for magic, name in _OTHER_FORMATS:
         if beginning.head.startswith(magic):

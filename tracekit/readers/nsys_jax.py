@@ -105,7 +105,7 @@ def is_archive(content: Content, sure: bool) -> bool:
     stands for all."""
     if content.head.startswith(b"PAR1"):
         return content.path.parts[-2:] == tuple(_TRACE.split("/"))
-    if not content.head.startswith(b"PK\x03\x04"):
+    if not content.is_zip:
         return False
     try:
         with zipfile.ZipFile(content.path) as archive:

@@ -13,6 +13,7 @@ _NAME = 60
 
 _CODE = re.compile(r"(`[\w .,/:=+-]+`)")
 # What is markup wherever it stands; an underscore only at the edge of a word, and the end of what starts an address.
+# GitHub looks for the @ of addresses and of users when escapes are resolved: only a tag or a comment parts them.
 _MARKUP = re.compile(
     r"[\\|`*~\[\]<@]|&(?=[#\w]+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?i:\b(?:https?|ftp|mailto|xmpp):|www\.)"
 )
@@ -95,4 +96,4 @@ def code(text: str) -> str:
 
 
 def _as_text(match: re.Match[str]) -> str:
-    return {"<": "&lt;", "&": "&amp;"}.get(match[0]) or match[0][:-1] + "\\" + match[0][-1]
+    return {"<": "&lt;", "&": "&amp;", "@": "@<!-- -->"}.get(match[0]) or match[0][:-1] + "\\" + match[0][-1]

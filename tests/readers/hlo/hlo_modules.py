@@ -2,6 +2,9 @@
 
 import pytest
 
+from tests.readers.xspaces import hlo_proto
+from tracekit.export.protobuf_encoder import message, number
+
 try:
     from jaxlib import _hlo
 except ImportError:  # where it stands depends on the version
@@ -105,3 +108,22 @@ def instruction_texts(module) -> list[str]:
     options = _hlo.HloPrintOptions()
     options.print_operand_shape = True
     return [line.strip() for line in module.to_string(options).splitlines() if " = " in line]
+
+
+def of_computations(computations: list[list[tuple[str, list[int]]]]) -> bytes:
+    """The proto of a program of these computations: of each instruction the opcode and the computations that it calls;
+    each is named by where it stands, and the first is the root."""
+    module = b""
+    for at, instructions in enumerate(computations, 1):
+        parts = b"".join(
+            message(
+                2,
+                message(1, f"{at}.{place}")
+                + message(2, opcode)
+                + number(35, place)
+                + b"".join(number(38, each) for each in called),
+            )
+            for place, (opcode, called) in enumerate(instructions, 1)
+        )
+        module += message(3, parts + number(5, at) + number(6, 1))
+    return hlo_proto(module)

@@ -141,3 +141,14 @@ ENTRY %main (x: f32[]) -> f32[] {
 
 def test_no_proto_tells_nothing():
     assert Costs(Program(b"")).of("dot.1") == OpFacts()
+
+
+@pytest.mark.parametrize("holder", ["fusion", "add"])
+def test_a_computation_that_many_fusions_call_is_looked_through_once(holder, monkeypatch):
+    computations = [[(holder, [2])] * 100, [("add", [])] * 100, [("fusion", [1])] * 100]
+    hlo_program = Program(hlo_modules.of_computations(computations))
+    looked_at = []
+    opcode = Costs._opcode
+    monkeypatch.setattr(Costs, "_opcode", lambda costs, span: looked_at.append(span) or opcode(costs, span))
+    assert {*map(Costs(hlo_program).of, hlo_program.places)} == {OpFacts(bytes_accessed=0)}
+    assert len(looked_at) < 8 * len(hlo_program.places)

@@ -5,12 +5,15 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.readers.hlo import hlo_modules
 from tests.readers.hlo.hlo_modules import needs_xla_parser
 from tests.readers.xspaces import hlo_proto
 from tracekit.export.protobuf_encoder import number
 from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers.hlo import hlo_proto as hlo_proto_reader
 from tracekit.readers.hlo import hlo_text
 from tracekit.readers.hlo.hlo_proto import Program
 from tracekit.readers.hlo.instruction import Op
@@ -150,3 +153,61 @@ def test_a_program_runs_on_as_many_devices_as_it_was_assigned(assignment, device
     fields = b"".join(number(at, count) for at, count in enumerate(assignment, 1))
     module = b"\x7a" + bytes([len(fields)]) + fields if assignment else b""  # field 15
     assert Program(hlo_proto(b"\x0a\x01f" + module)).devices == devices
+
+
+def inside(computations, opcode, called, looked_into):
+    """The name of what an instruction holds, looked for from the start."""
+    for at in called:
+        if at > len(computations) or at in looked_into:
+            continue
+        looked_into.add(at)
+        instructions = computations[at - 1]
+        if opcode == "async-start" and instructions:
+            root, of_root = instructions[0]
+            found = inside(computations, root, of_root, looked_into) if root in ("fusion", "call") else None
+            return found or f"{at}.1"
+        for place, (each, of_each) in enumerate(instructions, 1):
+            if each == "all-reduce":
+                return f"{at}.{place}"
+            if each in ("fusion", "call") and (found := inside(computations, each, of_each, looked_into)):
+                return found
+    return None
+
+
+CALLED = st.lists(st.integers(1, 5), max_size=2)
+INSTRUCTION = st.one_of(
+    st.just(("add", [])), st.just(("all-reduce", [])), st.tuples(st.sampled_from(["fusion", "call"]), CALLED)
+)
+COMPUTATIONS = st.lists(st.lists(INSTRUCTION, max_size=3), min_size=1, max_size=5)
+
+
+@given(COMPUTATIONS, st.lists(st.tuples(st.sampled_from(["fusion", "async-start"]), CALLED), max_size=6))
+def test_what_is_held_is_found_as_if_it_was_looked_for_from_the_start_though_computations_call_themselves(
+    computations, asked
+):
+    computations = [*computations, [("add", []), *asked]]
+    hlo_program = Program(hlo_modules.of_computations(computations))
+    for place, (opcode, called) in enumerate(asked, 2):
+        instruction = hlo_program.instruction(f"{len(computations)}.{place}")
+        found = instruction.inner.name if instruction.inner else None
+        assert found == inside(computations, opcode, called, set())
+
+
+@pytest.mark.parametrize(
+    "computation",
+    [
+        [("add", [])] * 100,
+        [("add", [])] * 99 + [("all-reduce", [])],
+        [("call", [2])] * 100,
+        [("call", [1])] * 99 + [("all-reduce", [])],
+    ],
+)
+def test_a_computation_that_many_fusions_call_is_looked_through_once(computation, monkeypatch):
+    hlo_program = Program(hlo_modules.of_computations([computation, [("add", [])] * 100, [("fusion", [1])] * 100]))
+    looked_at = []
+    head = hlo_proto_reader.head
+    names = list(hlo_program.places)
+    monkeypatch.setattr(hlo_proto_reader, "head", lambda *where: looked_at.append(where) or head(*where))
+    for name in names:
+        hlo_program.op(name)
+    assert len(looked_at) < 6 * len(names)

@@ -128,7 +128,7 @@ def test_the_host_is_the_machine_that_was_profiled_else_the_files_stem(read, env
     assert (trace.events["host"].tolist(), trace.hosts["host"].tolist()) == ([host], [host])
 
 
-def test_the_profilers_warnings_about_cuda_are_passed_on_once(read):
+def test_the_profilers_warnings_about_cuda_are_passed_on_with_how_often_each_stands(read):
     tables = Tables().kernel("k", 0, 1)
     for severity, text in (
         (2, "Not all CUDA events might have been collected."),
@@ -140,7 +140,7 @@ def test_the_profilers_warnings_about_cuda_are_passed_on_once(read):
     ):
         tables.add("DIAGNOSTIC_EVENT", severity=severity, text=text)
     assert read(tables).notes == (
-        "Profiler warning: Not all CUDA events might have been collected.",
+        "Profiler warning, 2 times: Not all CUDA events might have been collected.",
         "Profiler error: ActivityFlushAll returned 2: CUPTI_ERROR_INVALID_DEVICE",
     )
 

@@ -1,9 +1,11 @@
 """The wire decoder: what it keeps, that plain and compiled loops agree, and that broken bytes only raise TraceError."""
 
+import errno
 import gzip
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tests.fuzz import varint
 from tests.readers.xspaces import write
 from tracekit.errors import TraceError
+from tracekit.readers import read
 from tracekit.readers.xspace import xspace_file
 
 TEXT = """
@@ -121,6 +124,25 @@ def test_a_file_that_is_no_xspace_is_one_clear_error(tmp_path, loop, content, me
     with pytest.raises(TraceError, match=message) as caught:
         xspace_file.read(path, STATS)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="this system has no /proc")
+def test_a_file_without_a_size_is_one_clear_error(tmp_path, loop):
+    path = tmp_path / "h.xplane.pb"
+    path.symlink_to("/proc/cpuinfo")
+    with pytest.raises(TraceError, match=r"h.xplane.pb has bytes but no size"):
+        xspace_file.read(path, STATS)
+
+
+def test_a_file_that_does_not_fit_in_memory_is_told_to_be_so(tmp_path, monkeypatch):
+    path = write(tmp_path / "h.xplane.pb", 'planes { name: "/host:CPU" }')
+
+    def refused(*_, **__):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(xspace_file.mmap, "mmap", refused)
+    with pytest.raises(TraceError, match=r"h.xplane.pb does not fit in memory: record fewer steps"):
+        read(path)
 
 
 def test_a_file_that_is_cut_after_it_was_read_changes_nothing(path, loop):

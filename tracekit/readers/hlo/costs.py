@@ -14,7 +14,6 @@ WindowDimension.padding_low = 3, padding_high = 4, window_dilation = 5, base_dil
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -70,8 +69,9 @@ class Costs:
     program: Program
     _read: dict[Span, Fields] = field(default_factory=dict, repr=False)
     _shapes: dict[bytes, _Shape] = field(default_factory=dict, repr=False)
-    _flops_of: dict[Span, int | None] = field(default_factory=dict, repr=False)
-    _is_whole: dict[Span, bool] = field(default_factory=dict, repr=False)
+    # Of what computations hold, by their ids: many fusions may call the same.
+    _flops_of: dict[int, int | None] = field(default_factory=dict, repr=False)
+    _is_whole: dict[int, bool] = field(default_factory=dict, repr=False)
 
     def of(self, name: str) -> OpFacts:
         """What is said of the instruction `name`; of one that the program does not hold, nothing."""
@@ -130,11 +130,9 @@ class Costs:
     def _opcode(self, span: Span) -> str:
         return self._fields(span).text(2)
 
-    def _parts(self, span: Span) -> Iterator[tuple[Span, int]]:
-        """The instructions in a fusion, each with the id of its computation."""
-        for computation in self._fields(span).numbers(38):
-            if computation in self.program.computations:
-                yield from ((part, computation) for part in self.program.computations[computation].spans)
+    def _called(self, span: Span) -> list[int]:
+        """The ids of the computations of a fusion."""
+        return [each for each in self._fields(span).numbers(38) if each in self.program.computations]
 
     def _operands(self, instruction: Fields, computation: int) -> list[Span]:
         spans = [self.program.span(computation, operand) for operand in instruction.numbers(36)]
@@ -144,11 +142,7 @@ class Costs:
         """The flops of a product, or of all that a fusion holds; 0 if there is none, None where it cannot be told."""
         opcode = self._opcode(span)
         if opcode == "fusion":
-            if span not in self._flops_of:
-                parts = [part for part in self._parts(span) if self._opcode(part[0]) in _PRODUCTS | {"fusion"}]
-                flops_of = [self._flops(*part) for part in parts]
-                self._flops_of[span] = None if None in flops_of else sum(filter(None, flops_of))
-            return self._flops_of[span]
+            return _sum([self._flops_in(called) for called in self._called(span)])
         if opcode not in _PRODUCTS:
             return 0
         instruction = self._fields(span)
@@ -166,6 +160,14 @@ class Costs:
             return None
         return 2 * math.prod(result) * math.prod(first[axis] for axis in summed)
 
+    def _flops_in(self, computation: int) -> int | None:
+        """The flops of all products that a computation holds, as `_flops` has them."""
+        if computation not in self._flops_of:
+            spans = self.program.computations[computation].spans
+            parts = [span for span in spans if self._opcode(span) in _PRODUCTS | {"fusion"}]
+            self._flops_of[computation] = _sum([self._flops(part, computation) for part in parts])
+        return self._flops_of[computation]
+
     def _bytes(self, span: Span, computation: int) -> int | None:
         """The sizes of operands and result of an instruction that reads and writes all of them, else None."""
         instruction = self._fields(span)
@@ -181,14 +183,25 @@ class Costs:
         """Whether an instruction, and all that a fusion holds, reads all of its operands and writes all its result."""
         opcode = self._opcode(span)
         if opcode == "fusion":
-            if span not in self._is_whole:
-                parts = [part for part, _ in self._parts(span)]
-                self._is_whole[span] = bool(parts) and all(
-                    self._opcode(part) in _NAMES or self._whole(part) for part in parts
-                )
-            return self._is_whole[span]
+            called = self._called(span)
+            holds = any(self.program.computations[each].spans for each in called)
+            return holds and all(map(self._all_whole, called))
         whole = kinds.base_opcode(opcode) == opcode
         return whole and opcode not in _PARTIAL and opcode not in collectives.OPCODES
+
+    def _all_whole(self, computation: int) -> bool:
+        """Whether all that a computation holds reads and writes as `_whole` says."""
+        if computation not in self._is_whole:
+            self._is_whole[computation] = all(
+                self._opcode(part) in _NAMES or self._whole(part)
+                for part in self.program.computations[computation].spans
+            )
+        return self._is_whole[computation]
+
+
+def _sum(flops: list[int | None]) -> int | None:
+    """The sum of what is told, None where one is not."""
+    return None if None in flops else sum(filter(None, flops))
 
 
 def _summed(opcode: str, instruction: Fields) -> list[int] | None:

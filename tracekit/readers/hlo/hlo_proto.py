@@ -162,26 +162,64 @@ class Program:
             inner=inner,
         )
 
-    def _inside(self, span: Span, base: str, looked_into: set[int] | None = None) -> Instruction | None:
+    @cached_property
+    def _held(self) -> dict[int, tuple[Instruction | None, bool]]:
+        """What `_collective` gave of each computation: many operations may call the same."""
+        return {}
+
+    def _inside(self, span: Span, base: str) -> Instruction | None:
         """What an async wrapper runs: its root, or the collective that this holds. Of a fusion or a call: the
-        collective it holds, None if it holds none. No computation is looked into twice: a broken one calls itself."""
-        looked_into = set() if looked_into is None else looked_into
+        collective it holds, None if it holds none."""
         for computation_id in Fields(self.proto, span).numbers(38):
             computation = self.computations.get(computation_id)
-            if computation is None or computation_id in looked_into:
+            if computation is None:
                 continue
-            looked_into.add(computation_id)
             if base == ASYNC and (root := self.span(computation_id, computation.root)) is not None:
                 opcode = head(self.proto, *root)[1]
-                collective = self._inside(root, opcode, looked_into) if opcode in _HOLDERS else None
+                collective = self._first_held(root, {computation_id})[0] if opcode in _HOLDERS else None
                 return collective or self._instruction(root, computation_id)
-            for inner in computation.spans:
-                opcode = kinds.base_opcode(head(self.proto, *inner)[1])
-                if opcode in collectives.OPCODES:
-                    return self._instruction(inner, computation_id)
-                if opcode in _HOLDERS and (collective := self._inside(inner, opcode, looked_into)) is not None:
-                    return collective
+            if (collective := self._collective(computation_id, set())[0]) is not None:
+                return collective
         return None
+
+    def _first_held(self, span: Span, looked_into: set[int]) -> tuple[Instruction | None, bool]:
+        """The collective that the first computation holds that a fusion or a call calls and that holds one, as
+        `_collective` has it."""
+        is_sure = True
+        for computation_id in Fields(self.proto, span).numbers(38):
+            if computation_id in self.computations:
+                collective, is_of_all = self._collective(computation_id, looked_into)
+                is_sure = is_sure and is_of_all
+                if collective is not None:
+                    return collective, is_sure
+        return None, is_sure
+
+    def _collective(self, computation_id: int, looked_into: set[int]) -> tuple[Instruction | None, bool]:
+        """The first collective that a computation holds, itself or in what it calls, None if it holds none; and whether
+        that is so whatever was looked into before. No computation is looked into twice: a broken one calls itself.
+        """
+        is_first = not looked_into
+        held = self._held.get(computation_id)
+        if held is not None and (held[1] or is_first):
+            return held
+        if computation_id in looked_into:
+            return None, False
+        looked_into.add(computation_id)
+        collective, is_sure = None, True
+        for inner in self.computations[computation_id].spans:
+            opcode = kinds.base_opcode(head(self.proto, *inner)[1])
+            if opcode in collectives.OPCODES:
+                collective = self._instruction(inner, computation_id)
+            elif opcode in _HOLDERS:
+                collective, is_of_all = self._first_held(inner, looked_into)
+                is_sure = is_sure and is_of_all
+            if collective is not None:
+                break
+        if is_first and collective is None:  # then all that it calls hold none
+            self._held.update(dict.fromkeys(looked_into, (None, True)))
+        elif is_first or is_sure:
+            self._held[computation_id] = collective, is_sure
+        return collective, is_sure
 
 
 def _ranks(instruction: Fields) -> str | None:

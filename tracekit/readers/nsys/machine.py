@@ -109,17 +109,16 @@ def threads(export: Export, ids: Sequence[int]) -> list[str]:
     return labels
 
 
-def warnings(export: Export) -> list[str]:
-    """What the profiler itself warned of, as far as it bears on CUDA or NVTX; each text once."""
-    texts = dict.fromkeys(
-        f"Profiler {_SEVERE[severity]}: {' '.join(str(text).split())}"
+def warnings(export: Export) -> list[tuple[str, str]]:
+    """What the profiler itself warned of, as far as it bears on CUDA or NVTX, each text with what it is."""
+    return [
+        (f"Profiler {_SEVERE[severity]}", str(text))
         for severity, text in rows(export, "DIAGNOSTIC_EVENT", "severity", "text")
         if isinstance(severity, int)
         and severity in _SEVERE
         and _RELEVANT.search(str(text))
         and not _NOT_RELEVANT.match(str(text))
-    )
-    return list(texts)
+    ]
 
 
 def outdated(export: Export) -> list[str]:

@@ -135,10 +135,10 @@ def _read(path: Path, is_damaged: bool) -> Trace:
                     "world_size": [world_size],
                 },
             ),
-            losses=losses.table(host, [*losses.from_messages(warnings), *lost]),
+            losses=losses.table(host, [*losses.from_messages(map(": ".join, warnings)), *lost]),
             memory=memory.table(allocations, host, zero, of_allocation),
             notes=(
-                *warnings,
+                *losses.told(warnings),
                 *outdated,
                 *losses.notes(lost),
                 *(*notes, *nvtx_notes, *id_notes, *device_notes, *event_notes, *memory_notes),

@@ -4,6 +4,7 @@ Schema: tsl/profiler/protobuf/xplane.proto; field numbers are asserted in tests 
 loops at the end are in numba's subset of Python: plain on small files, compiled on large ones.
 """
 
+import errno
 import mmap
 import os
 import struct
@@ -268,7 +269,7 @@ def is_xspace(content: Content, sure: bool) -> bool:
     begins = head[:1] == b"\x0a" and head[at + 1 : at + 2] in (b"\x08", b"\x12", b"\x1a")
     if begins and not content.printable(64):
         return True
-    if not head or content.is_sqlite or content.is_json:
+    if not head or content.is_sqlite or content.is_zip or content.is_json:
         return False
     return content.path.name.endswith((*SUFFIXES, ".pb") if sure else SUFFIXES)
 
@@ -309,7 +310,8 @@ def error(path: Path, broken: protobuf.Broken) -> TraceError:
 
 @contextmanager
 def _content(path: Path) -> Iterator["_Content"]:
-    """The bytes of the file at `path` in memory, unpacked if it is gzipped; a thread reads large ones meanwhile."""
+    """The bytes of the file at `path` in memory, unpacked if it is gzipped; a thread reads large ones meanwhile. Raises
+    MemoryError if they are more than fit."""
     try:
         with opened(path) as file, ThreadPoolExecutor(1) as reader:
             head = file.read(2)
@@ -322,12 +324,20 @@ def _content(path: Path) -> Iterator["_Content"]:
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
             try:
-                yield _held(path, file, os.fstat(file.fileno()).st_size, reader)
+                size = os.fstat(file.fileno()).st_size
+                if not size:  # of what /proc holds, nobody knows where it ends
+                    raise TraceError(
+                        f"{path} has bytes but no size: it is no file on a disk, or was emptied while it was read. "
+                        "Copy it when what writes it has finished, and give the copy."
+                    )
+                yield _held(path, file, size, reader)
             finally:
                 reader.shutdown(cancel_futures=True)
     except zlib.error:  # what unpacks before is not checked, and may be wrong
         raise _not_unpacked(path) from None
     except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise MemoryError from None
         raise TraceError(f"{path} cannot be read: {error.strerror}. Check the path and its permissions.") from None
 
 

@@ -155,9 +155,8 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     details = _details(space, devices)
     lost_ids = [each for plane in filter(host_events.is_host, space.planes) for each in host_events.lost_ids(plane)]
     facts = [_facts(host, plane, device) for plane, device in devices]
-    messages = (
-        *(f"Profiler error: {text}" for text in space.errors),
-        *(f"Profiler warning: {text}" for text in space.warnings),
+    messages = losses.told(
+        [*(("Profiler error", text) for text in space.errors), *(("Profiler warning", text) for text in space.warnings)]
     )
     losses_told = losses.from_messages([*space.errors, *space.warnings])
     plane_notes = [*_bandwidth_notes(devices), *_plane_notes(space), *line_notes]
