@@ -129,6 +129,15 @@ def test_a_path_that_is_not_utf8_is_read_and_reported(tmp_path):
     assert tracekit.load(tmp_path / "out").trace.source == report.trace.source
 
 
+def test_a_path_that_is_not_utf8_is_told_in_one_way(tmp_path, capsys, monkeypatch):
+    out = Path(os.fsdecode(os.fsencode(tmp_path) + b"/o\xfe.pftrace"))
+    monkeypatch.setattr("sys.argv", ["tracekit", "export", str(TRACE), "--out", str(out)])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main()
+    assert capsys.readouterr().err == f"Wrote {tmp_path}/o\\xfe.pftrace\n"
+    assert out.exists()
+
+
 def test_a_phase_is_no_formula_in_the_csv_of_a_report(tmp_path):
     name = '=HYPERLINK("http://evil")'
     event = {"ph": "X", "ts": 0, "dur": 5, "pid": 0, "tid": 7}

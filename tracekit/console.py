@@ -11,7 +11,7 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tracekit.units import safe, unbroken
+from tracekit.units import safe, spelt, unbroken
 
 _AFTER_S = 1.0
 # Letters that take no column of their own stand on others.
@@ -39,7 +39,7 @@ def tell(sentence: str) -> None:
     """Print one line on stderr, made safe; where that is closed or full, nobody can be told."""
     if sys.stderr is not None:  # else print would take stdout
         with suppress(OSError, ValueError):
-            print(safe(sentence), file=sys.stderr, flush=True)
+            print(safe(spelt(sentence)), file=sys.stderr, flush=True)
 
 
 def show(lines: Iterable[str]) -> None:
@@ -56,7 +56,7 @@ def is_unicode(on: Console) -> bool:
 
 def printable(text: str, on: Console) -> str:
     """`text` made safe, in the letters that `on` can show."""
-    text = safe(text)
+    text = safe(spelt(text))
     return text if is_unicode(on) else text.translate(_PLAIN)
 
 
