@@ -310,7 +310,7 @@ def error(path: Path, broken: protobuf.Broken) -> TraceError:
 
 @contextmanager
 def _content(path: Path) -> Iterator["_Content"]:
-    """The bytes of the file at `path` in memory, unpacked if it is gzipped; a thread reads large ones meanwhile. Raises
+    """The bytes of the file at `path` in memory, unpacked if it is gzipped; a thread reads them meanwhile. Raises
     MemoryError if they are more than fit."""
     try:
         with opened(path) as file, ThreadPoolExecutor(1) as reader:
