@@ -150,7 +150,8 @@ def write(host: HostTrace, file: Path | BytesIO) -> None:
             tables[name], steps[name] = _packed(getattr(trace, name), place)
         for column, values in getattr(trace, name).items():
             if isinstance(values.dtype, pd.CategoricalDtype):
-                texts = pa.array(values.cat.categories, pa.string())
+                # An older pyarrow keeps the type that pandas gives its texts.
+                texts = pa.array(values.cat.categories, pa.string()).cast(pa.string())
                 where = {"frame": pa.repeat(name, len(texts)), "column": pa.repeat(str(column), len(texts))}
                 labels.append(pa.table({**where, "label": texts}))
     manifest = {
