@@ -526,8 +526,8 @@ def _one_plane_each(space: XSpace) -> tuple[XSpace, list[Lost]]:
         best[device] = max(best.get(device, plane), plane, key=len)
     repeated = [plane for plane, device in _devices(space) if best[device] is not plane]
     first: dict[tuple[str, int], Plane] = {}
-    for plane in space.planes:
-        if len(plane) and device_name(plane.name) is None and _is_alike(plane, first.setdefault(_size(plane), plane)):
+    for plane in (plane for plane in space.planes if len(plane) and device_name(plane.name) is None):
+        if _is_alike(plane, first.setdefault((plane.name, len(plane)), plane)):
             repeated.append(plane)
     planes, lost = [plane for plane in space.planes if not any(plane is each for each in repeated)], []
     if repeated:
@@ -538,10 +538,6 @@ def _one_plane_each(space: XSpace) -> tuple[XSpace, list[Lost]]:
             lost.append(Lost(Loss.LINES, len(again), len(plane.lines), evidence))
             planes[place] = plane.only(~np.isin(plane.line, again))
     return (replace(space, planes=planes), lost) if lost else (space, [])
-
-
-def _size(plane: Plane) -> tuple[str, int]:
-    return plane.name, len(plane)
 
 
 def _is_alike(plane: Plane, other: Plane) -> bool:
