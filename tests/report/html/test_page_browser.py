@@ -192,6 +192,32 @@ def test_what_is_in_view_is_marked_in_the_navigation(open_shared):
     assert 40 <= top <= 120
 
 
+def test_the_navigation_follows_the_section_in_view_but_moves_under_no_pointer_and_no_keyboard(open_report):
+    page = open_report("captured", viewport={"width": 700, "height": 800})
+    scrolled = "document.querySelector('nav ul').scrollLeft"
+    go_to_end = "document.querySelector('main > section:last-of-type').scrollIntoView()"
+    last = page.locator("nav a").last
+    page.locator("nav a").first.hover()
+    page.evaluate(go_to_end)
+    page.wait_for_selector("nav a[aria-current]:not([href='#timeline'], [href='#verdict'])")
+    assert page.evaluate(scrolled) == 0
+    page.mouse.move(350, 600)
+    page.wait_for_function(f"{scrolled} > 0")
+    before = page.evaluate(scrolled)
+    last.focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    at_link = page.evaluate(scrolled)
+    page.evaluate("window.scrollTo(0, 0)")
+    page.wait_for_selector("nav a[aria-current][href='#timeline'], nav a[aria-current][href='#verdict']")
+    assert page.evaluate(scrolled) == at_link >= before
+    page.evaluate("document.activeElement.blur()")
+    page.evaluate(go_to_end)
+    page.wait_for_selector("nav a[aria-current]:not([href='#timeline'], [href='#verdict'])")
+    page.evaluate("window.scrollTo(0, 0)")
+    page.wait_for_function(f"{scrolled} === 0")
+
+
 def test_the_keyboard_reaches_everything_in_the_order_of_the_page(open_shared):
     page = open_shared("phases")
     expected = page.evaluate(

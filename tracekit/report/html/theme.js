@@ -45,6 +45,14 @@
   for (const link of document.querySelectorAll("nav a")) {
     links.set(link.hash.slice(1), link);
   }
+  // The line shows the section in view, but never moves under a pointer or the keyboard that is about to follow a link.
+  const bar = document.querySelector("nav ul");
+  const follow = () => {
+    const link = bar.querySelector("[aria-current]");
+    if (!link || bar.matches(":hover") || bar.querySelector(":focus-visible")) return;
+    bar.scrollTo({ left: link.offsetLeft - (bar.clientWidth - link.offsetWidth) / 2 });
+  };
+  bar.addEventListener("pointerleave", follow);
   const inView = new Set();
   const watch = new IntersectionObserver(
     (entries) => {
@@ -59,13 +67,11 @@
       for (const [id, link] of links) {
         if (id === first) {
           link.setAttribute("aria-current", "true");
-          const bar = link.closest("ul");
-          const middle = link.offsetLeft - (bar.clientWidth - link.offsetWidth) / 2;
-          bar.scrollTo({ left: middle });
         } else {
           link.removeAttribute("aria-current");
         }
       }
+      follow();
     },
     { rootMargin: "-20% 0px -60% 0px" },
   );
