@@ -2,7 +2,7 @@
 in the longest gaps."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from tracekit.analysis.host_records import (
     thread_numbers,
 )
 from tracekit.analysis.idle_gaps import Gaps, idle_intervals, launching_threads, longest_gaps
-from tracekit.columns import by_label, categorical, distinct, frame, places_of
+from tracekit.columns import by_label, distinct, frame, places_of, rising
 from tracekit.readers.nested import innermost
 from tracekit.timeline.syncs import CLOCKS_PS
 from tracekit.timeline.timeline import Timeline, begins_inside
@@ -95,10 +95,10 @@ class HostApi(
 
 def host_api(timeline: Timeline, gaps: pd.DataFrame) -> HostApi:
     """What the host's calls cost; `gaps` are the idle pieces of the timeline (GAP_COLUMNS of analysis.idle)."""
-    between = idle_intervals(timeline, gaps)
     waits = waiting_calls(timeline)
+    calls = _calls(timeline, waits)  # whose columns are gone before those of the gaps are there
+    between = idle_intervals(timeline, gaps)
     fell_idle_in = call_of_gaps(timeline, between, waits)
-    calls = _calls(timeline, waits)
     rows = timeline.rows
     window_ps = sum(
         iv.total(timeline.unions.windows[rows.clocks[device]]) for device, placed in enumerate(rows.placed) if placed
@@ -166,9 +166,21 @@ def call_of_gaps(timeline: Timeline, gaps: Gaps, waits: pd.DataFrame) -> NDArray
     return place
 
 
-def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
-    """The calls of the runtimes, and the waits among the spans, inside the windows; each stands there once, with the
-    number of its `thread`."""
+class _Call(NamedTuple):
+    """The calls of one name: their number, on how many threads, how long they took, and those of them that waited."""
+
+    name: str
+    n: int
+    threads: int
+    total_ps: int
+    median_ps: int
+    p95_ps: int
+    waits: int
+    waits_ps: int
+
+
+def _calls(timeline: Timeline, waits: pd.DataFrame) -> list[_Call]:
+    """The calls of the runtimes, and the waits among the spans, inside the windows, each counted once."""
     launches, spans = timeline.trace.launches, timeline.spans
     is_call = [by_label(table["name"].array, calls_runtime).astype(bool) for table in (launches, spans)]
     is_call[0] &= ~repeated_calls(timeline)
@@ -179,21 +191,38 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     ]
     # As numbers, few of which are held at once: texts of a million calls would take most of the memory of a report.
     key, (name, names) = joined_thread_numbers(*tables, waits), text_numbers("name", *tables, waits)
-    start, end = (np.concatenate([table[edge].to_numpy(np.int64) for table in (*tables, waits)]) for edge in RECORD[4:])
-    key *= len(names)
+    key *= len(names) + 1
     key += name
+    start = np.concatenate([table["start_ps"].to_numpy(np.int64) for table in (*tables, waits)])
+    length = np.concatenate([(table["end_ps"] - table["start_ps"]).to_numpy(np.int64) for table in (*tables, waits)])
+    counts = np.concatenate([_begins_inside(timeline, table) for table in (*tables, waits)])
+    del tables
     # Few names are those of waits.
-    likely = np.flatnonzero(np.isin(name, name[len(name) - len(waits) :]))
-    del name
-    same, _ = distinct(key[likely], start[likely], end[likely])
+    likely = np.flatnonzero(np.isin(name, np.unique(name[len(name) - len(waits) :])))
+    same, _ = distinct(key[likely], start[likely], length[likely])
     is_wait = np.zeros(len(key), bool)
     is_wait[likely] = np.isin(same, same[len(same) - len(waits) :])
-    counts = np.concatenate([_begins_inside(timeline, table) for table in (*tables, waits)])
     counts[_repeated(key, start)] = False
-    at = np.flatnonzero(counts)
-    thread, name_of_call = np.divmod(key[at], max(len(names), 1))
-    columns = {"name": categorical(names, name_of_call), "thread": thread, "start_ps": start[at], "end_ps": end[at]}
-    return pd.DataFrame({**columns, "waits": is_wait[at]})
+    del start
+    name[~counts] = -1
+    calls = []
+    for text, at in zip(names, places_of(name.astype(np.min_scalar_type(-len(names) - 1)), len(names)), strict=True):
+        if len(at):
+            own, waiting = length[at], length[at[is_wait[at]]]
+            median_ps, p95_ps = iv.quantiles(own, (50, 95))
+            calls.append(
+                _Call(
+                    name=text,
+                    n=len(at),
+                    threads=len(rising(key[at])),
+                    total_ps=iv.sum_exactly(own),
+                    median_ps=median_ps,
+                    p95_ps=p95_ps,
+                    waits=len(waiting),
+                    waits_ps=iv.sum_exactly(waiting),
+                )
+            )
+    return calls
 
 
 def _repeated(key: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -232,7 +261,7 @@ def _after_launch(launches: pd.DataFrame, waits: pd.DataFrame) -> dict[str, int]
 
 
 def _by_call(
-    calls: pd.DataFrame,
+    calls: list[_Call],
     after_launch: dict[str, int],
     waits: pd.DataFrame,
     idle: tuple[Gaps, NDArray[np.int64]],
@@ -242,25 +271,10 @@ def _by_call(
     begun = np.flatnonzero(place >= 0)
     of_wait = waits["name"].to_numpy(object)[place[begun]]
     rows: list[tuple[Any, ...]] = []
-    for name, table in calls.groupby("name", sort=False, observed=True):
-        length = (table["end_ps"] - table["start_ps"]).to_numpy(np.int64)
-        waiting = length[table["waits"].to_numpy(bool)]
-        own = begun[of_wait == name]
-        rows.append(
-            (
-                str(name),
-                len(table),
-                table["thread"].nunique(),
-                iv.sum_exactly(length),
-                *iv.quantiles(length, (50, 95)),
-                len(waiting),
-                iv.sum_exactly(waiting),
-                after_launch.get(str(name), 0),
-                *_idle(gaps, own, window_ps),
-                iv.sum_exactly(gaps.unexplained[own]),
-            )
-        )
-    rows.sort(key=lambda row: (-row[3], row[0]))
+    for call in sorted(calls, key=lambda call: (-call.total_ps, call.name)):
+        own = begun[of_wait == call.name]
+        idle_of_call = (*_idle(gaps, own, window_ps), iv.sum_exactly(gaps.unexplained[own]))
+        rows.append((*call, after_launch.get(call.name, 0), *idle_of_call))
     return frame(CALL_COLUMNS, rows)
 
 

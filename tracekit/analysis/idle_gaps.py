@@ -66,29 +66,32 @@ class Gaps:
 
 def idle_intervals(timeline: Timeline, gaps: pd.DataFrame) -> Gaps:
     """The idle intervals that the pieces `gaps` make up; not what is before a device's first work or after its last."""
-    inner = gaps[~gaps["cause"].isin(_EDGES).to_numpy(bool) & gaps["next"].notna().to_numpy(bool)]
-    start, end = inner["start_ps"].to_numpy(), inner["end_ps"].to_numpy()
-    interval = inner["interval"].to_numpy()
+    inner = np.flatnonzero(~gaps["cause"].isin(_EDGES).to_numpy(bool) & gaps["next"].notna().to_numpy(bool))
+    pieces = iv.intervals(gaps["start_ps"].to_numpy()[inner], gaps["end_ps"].to_numpy()[inner])
+    length = pieces[:, 1] - pieces[:, 0]
     # The pieces of an interval stand together, by start.
-    heads = np.flatnonzero(np.append(True, np.diff(interval) != 0)[: len(interval)])
+    interval = gaps["interval"].to_numpy()[inner]
+    heads = np.flatnonzero(np.append(True, interval[1:] != interval[:-1])[: len(interval)])
     tails = np.append(heads[1:], len(interval))[: len(heads)] - 1
-    of_host, unexplained = (
-        np.where((inner["cause"] == str(cause)).to_numpy(bool), end - start, 0)
-        for cause in (Cause.HOST, Cause.UNEXPLAINED)
-    )
+    cause, places = gaps["cause"].array, inner[heads]
+
+    def idle_for(chosen: Cause) -> NDArray[np.int64]:
+        of_cause = cause.codes[inner] == cause.categories.get_loc(str(chosen))
+        return np.add.reduceat(np.where(of_cause, length, 0), heads) if len(heads) else heads
+
     launch_of_event = np.full(len(timeline.rows.events), -1)
     launch_of_event[timeline.rows.at] = timeline.timed_launch
     return Gaps(
         [str(name) for name in gaps["device"].cat.categories],
         interval[heads],
-        inner["device"].cat.codes.to_numpy()[heads].astype(np.int64),
-        start[heads],
-        end[tails],
-        np.add.reduceat(end - start, heads) if len(heads) else heads,
-        np.add.reduceat(of_host, heads) if len(heads) else heads,
-        np.add.reduceat(unexplained, heads) if len(heads) else heads,
-        launch_of_event[inner["next"].to_numpy(np.int64)[heads]],
-        iv.intervals(start, end),
+        gaps["device"].cat.codes.to_numpy()[places].astype(np.int64),
+        pieces[heads, 0],
+        pieces[tails, 1],
+        np.add.reduceat(length, heads) if len(heads) else heads,
+        idle_for(Cause.HOST),
+        idle_for(Cause.UNEXPLAINED),
+        launch_of_event[gaps["next"].array[places].to_numpy(np.int64)],
+        pieces,
         heads,
     )
 

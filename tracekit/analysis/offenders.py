@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import distinct, frame
+from tracekit.columns import distinct, frame, labels
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
@@ -195,41 +195,43 @@ def _costs(rows: Rows, unions: Unions, exposed_rows: Exposed, gaps: pd.DataFrame
     costly = np.flatnonzero(exposed_rows.cost)
     places = exposed_rows.row[costly]
     directions = [*DIRECTION_DTYPE.categories, None]
-    names, labels = _names(rows)
-    direction = rows.codes("direction")[places] % len(directions)
-    code, keys = pd.factorize((names[places] * len(directions) + direction) * len(KINDS) + rows.kind[places])
+    names, name_labels = _names(rows, places)
+    direction = rows.codes_at("direction", places) % len(directions)
+    code, keys = pd.factorize((names * len(directions) + direction) * len(KINDS) + rows.kind[places])
     whats: dict[_What, int] = {}
     renamed = np.zeros(len(keys), np.int64)
     for place, key in enumerate(keys.tolist()):
         remainder, kind = divmod(key, len(KINDS))
-        group = (KINDS[kind], directions[remainder % len(directions)], stem(labels[remainder // len(directions)]))
+        group = (KINDS[kind], directions[remainder % len(directions)], stem(name_labels[remainder // len(directions)]))
         renamed[place] = whats.setdefault(group, len(whats))
 
     numbers = {device: number for number, device in enumerate(rows.devices) if device in unions.devices}
-    device_of, devices = pd.factorize(gaps["device"])
-    cause_of, causes = pd.factorize(gaps["cause"])
-    device = np.array([*(numbers.get(str(name), -1) for name in devices), -1])[device_of]
-    cause = np.array([*(whats.setdefault((IDLE, None, str(cause_name)), len(whats)) for cause_name in causes), -1])[
-        cause_of
-    ]
+    device, cause = gaps["device"].array, gaps["cause"].array
+    number_of = np.array([*(numbers.get(name, -1) for name in labels(device)), -1])
+    what_of, names_of_causes = np.full(len(cause.categories) + 1, -1), labels(cause)
+    for label in pd.unique(cause.codes).tolist():  # in the order in which they come
+        if label >= 0:
+            what_of[label] = whats.setdefault((IDLE, None, names_of_causes[label]), len(whats))
     length = gaps["end_ps"].to_numpy(np.int64) - gaps["start_ps"].to_numpy(np.int64)
-    idle = np.flatnonzero((device >= 0) & (length > 0))
-    columns = (
-        (rows.device[places], device[idle]),
-        (renamed[code], cause[idle]),
-        (exposed_rows.cost[costly], length[idle]),
+    idle = np.flatnonzero((number_of >= 0)[device.codes] & (length > 0))
+    return _Costs(
+        whats=list(whats),
+        work=places,
+        idle=idle,
+        interval=gaps["interval"].to_numpy(np.int64)[idle],
+        device=np.append(rows.device[places], number_of[device.codes[idle]]),
+        what=np.append(renamed[code], what_of[cause.codes[idle]]),
+        cost=np.append(exposed_rows.cost[costly], length[idle]),
     )
-    interval = gaps["interval"].to_numpy(np.int64)[idle]
-    return _Costs(list(whats), places, idle, interval, *(np.concatenate(pair) for pair in columns))
 
 
-def _names(rows: Rows) -> tuple[NDArray[np.int64], list[str]]:
-    """What each row (n,) is called, as a place in the labels: its HLO op, which says more than the kernel that it
-    started, or else its name."""
+def _names(rows: Rows, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
+    """What the rows at some places are called, as a place in the labels: their HLO op, which says more than the kernel
+    that it started, or else their name."""
     ops = rows.labels("hlo_op")
-    code = rows.codes("hlo_op")
+    code = rows.codes_at("hlo_op", places)
     has_no_op = code < 0
-    code[has_no_op] = len(ops) + rows.codes("name")[has_no_op]
+    code[has_no_op] = len(ops) + rows.codes_at("name", places[has_no_op])
     return code, [*ops, *rows.labels("name")]
 
 
@@ -486,7 +488,6 @@ def busiest_names(
     As in `others_busy`, but `parts` stand by owner and start. A row of another device counts for what it holds of the
     parts, each row for itself; of equal names it is the first in the alphabet, None if there is none.
     """
-    names, labels = _names(rows)
     first = np.searchsorted(owner, np.arange(len(device) + 1))
     is_placed = np.array([name in unions.devices for name in rows.devices], bool)
     busiest: list[str | None] = []
@@ -498,11 +499,12 @@ def busiest_names(
             is_other[own_device] = False
             rows_between = np.flatnonzero((rows.end > own_parts[0, 0]) & (rows.start < own_parts[-1, 1]))
             rows_between = rows_between[is_other[rows.device[rows_between]]]
-            distinct_labels, label_of_row = np.unique(names[rows_between], return_inverse=True)
+            names, name_labels = _names(rows, rows_between)
+            distinct_labels, label_of_row = np.unique(names, return_inverse=True)
             spans = iv.intervals(rows.start[rows_between], rows.end[rows_between])
             lengths = iv.sums(iv.within(own_parts, spans), label_of_row, len(distinct_labels))
             for code, ps in zip(distinct_labels.tolist(), lengths, strict=True):
-                name_stem = stem(labels[code])
+                name_stem = stem(name_labels[code])
                 time[name_stem] = time.get(name_stem, 0) + ps
         name, ps = min(time.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
         busiest.append(name if ps else None)
