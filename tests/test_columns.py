@@ -9,7 +9,19 @@ from pandas.api.types import union_categoricals
 
 from tests.frames import events
 from tracekit import columns
-from tracekit.columns import by_label, categorical, check, concat, constant, distinct, frame, joined, records, rising
+from tracekit.columns import (
+    by_label,
+    categorical,
+    check,
+    concat,
+    constant,
+    distinct,
+    distinct_beside,
+    frame,
+    joined,
+    records,
+    rising,
+)
 from tracekit.errors import TraceError
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, KIND_DTYPE, Trace
 
@@ -204,6 +216,14 @@ def test_rising_leaves_out_those_without(values, without):
     arrays = [np.array(others, np.int64) for others in without]
     expected = sorted({*values} - {value for others in without for value in others})
     assert rising(np.array(values, np.int64), arrays).tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5) | st.integers(0, 2**40))))
+def test_distinct_values_beside_a_key_are_counted_once(rows):
+    keys, values = np.array(rows, np.int64).reshape(-1, 2).T
+    expected = [len({value for key, value in rows if key == number}) for number in range(4)]
+    assert distinct_beside(keys, values, 4).tolist() == expected
+    assert distinct_beside(keys[:0], values[:0], 0).tolist() == []
 
 
 def test_each_label_is_asked_once_and_null_has_an_answer_of_its_own():

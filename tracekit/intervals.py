@@ -57,6 +57,12 @@ def cells(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     return edges[last], code[last][:-1]
 
 
+def of_cells(edges: NDArray[np.int64], holds: NDArray[np.bool_]) -> Intervals:
+    """The merged set of the cells that it `holds` (m,): cell i lasts from edges[i] to edges[i + 1]."""
+    inside = np.concatenate([[False], holds, [False]])
+    return edges[np.flatnonzero(inside[1:] != inside[:-1])].reshape(-1, 2)
+
+
 def depth(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The step function "how many of the sets hold this point", each set merged first.
 

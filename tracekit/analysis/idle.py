@@ -14,7 +14,7 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.host_activity import HostActivity, Thread, host_activity, numbered_threads
 from tracekit.analysis.host_times import PROMPT_PS, slow_call_ps
-from tracekit.columns import distinct, frame
+from tracekit.columns import distinct, distinct_beside, frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
@@ -468,7 +468,7 @@ def _result(timeline: Timeline, devices: Sequence[int], pieces: Pieces, of_devic
     length = pieces.end - pieces.start
     key = of_device * len(CAUSES) + pieces.label
     groups = len(devices) * len(CAUSES)
-    times, counts = iv.sums(length, key, groups), _intervals_with(pieces, key, groups)
+    times, counts = iv.sums(length, key, groups), distinct_beside(key, pieces.interval, groups).tolist()
     idle_of = [sum(times[offset : offset + len(CAUSES)]) for offset in range(0, groups, len(CAUSES))]
     by_device, by_cause, device_table = [], [], []
     for number, name in enumerate(names):
@@ -510,13 +510,6 @@ def _result(timeline: Timeline, devices: Sequence[int], pieces: Pieces, of_devic
         _largest(rows, names, of_device, pieces, next_row),
         lacking,
     )
-
-
-def _intervals_with(pieces: Pieces, key: NDArray[np.int64], groups: int) -> list[int]:
-    """How many intervals hold pieces of each key, of a device and a cause (`groups` keys): a cause may have several
-    pieces in one."""
-    _, first = np.unique(pieces.interval * len(CAUSES) + pieces.label, return_index=True)
-    return [int(number) for number in np.bincount(key[first], minlength=groups)]
 
 
 def _largest(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import distinct, frame, labels
+from tracekit.columns import distinct_beside, frame, labels
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
@@ -264,8 +264,7 @@ def _groups(costs: _Costs, rows: Rows, unions: Unions) -> pd.DataFrame:
 def _numbers(costs: _Costs, key: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """How many rows or idle intervals there are of each key 0..count-1: several pieces of an interval may have one."""
     work = len(costs.work)
-    _, first = distinct(costs.interval, key[work:])
-    return np.bincount(key[:work], minlength=count) + np.bincount(key[work:][first], minlength=count)
+    return np.bincount(key[:work], minlength=count) + distinct_beside(key[work:], costs.interval, count)
 
 
 def _labels(costs: _Costs, places: NDArray[np.int64], rows: Rows) -> dict[str, list[Any]]:

@@ -65,8 +65,7 @@ class DeviceUnions:
     def union_of(self, kinds: int) -> Intervals:
         """When any of `kinds` (COMPUTE, COLLECTIVE, MEMORY or a sum of them) ran."""
         edges, code = self.cells
-        active = np.concatenate([[False], code & kinds != 0, [False]])
-        return edges[np.flatnonzero(active[1:] != active[:-1])].reshape(-1, 2)
+        return iv.of_cells(edges, code & kinds != 0)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from tracekit.timeline.rows import CODE, Rows
 from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
+# Numbers of nodes or rows, of which a graph holds many columns.
+Places = NDArray[np.int32]
 # Predecessors and what waits for them, both (e,).
 Edges = tuple[Column, Column]
 
@@ -33,7 +35,7 @@ class QueueOrder:
     """
 
     queue: Column
-    predecessor: Column
+    predecessor: Places
     lead_ps: Column
     pair: Column
     done_ps: Column
@@ -97,13 +99,13 @@ def _async_pairs(rows: Rows, queue: Column, order: Column, has_wait: NDArray[np.
 
 def find_predecessors(
     order: Column, queue: Column, start: Column, end: Column, aside: NDArray[np.bool_]
-) -> tuple[Column, Column]:
+) -> tuple[Places, Column]:
     """What ended last in its queue before each work started, -1 for nothing, and by how much it started before that.
 
     `queue`, `start`, `end`, `aside` and both results have shape (n,). `order`: the works that are in a queue, by queue,
     then start, then end. Works `aside` have a predecessor and are none.
     """
-    predecessor, lead = np.full(len(queue), -1), np.zeros(len(queue), np.int64)
+    predecessor, lead = np.full(len(queue), -1, np.int32), np.zeros(len(queue), np.int64)
     place, lead[order] = loop(predecessors, len(order))(queue[order], start[order], end[order], aside[order])
     predecessor[order[place >= 0]] = order[place[place >= 0]]
     return predecessor, lead

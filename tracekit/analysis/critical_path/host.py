@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.analysis.critical_path.dependencies import find_predecessors
+from tracekit.analysis.critical_path.dependencies import Places, find_predecessors
 from tracekit.analysis.host_activity import UnknownWaits, dispatchers
 from tracekit.analysis.host_times import HostTimes
 from tracekit.columns import by_label, categorical, distinct, numbered, places_of
@@ -70,15 +70,15 @@ class Calls:
 
     start: Column
     end: Column
-    predecessor: Column
+    predecessor: Places
     work_ps: Column
     starts_rows: NDArray[np.bool_]
     blank: NDArray[np.bool_]
     repeated: NDArray[np.bool_]
-    awaited_row: Column
-    drained_row: Column
+    awaited_row: Places
+    drained_row: Places
     work_since_ps: Column
-    flow: Column
+    flow: Places
     times: Mapping[int, HostTimes]
 
 
@@ -121,12 +121,11 @@ def calls(
     call_names = {str(name) for name in launches["name"].unique()}
     evidence = _evidence(names, *host_times, call_names)
     at_work = _work_times(names, thread, flow, evidence, (start, end, device), idle)
-    until = np.append(start[:c], end[c:])
-    drained_row = _drained_rows(rows, launch, order, flow, (until, end, predecessor))
-    row_end = np.append(rows.end, -(2**62))[drained_row]
-    work_ps, work_since_ps = np.zeros(len(start), np.int64), np.zeros(len(start), np.int64)
     back = np.full(len(names) + 1, -1)
     back[thread] = flow
+    dispatched = _dispatched(names, back, host_times[0])
+    drained_row = _drained_rows(rows, launch, order, flow, (np.append(start[:c], end[c:]), end, predecessor))
+    row_end = np.append(rows.end, -(2**62))[drained_row]
     calls_of, evidence_of = places_of(flow[order], len(names)), places_of(back[evidence[0][0]], len(names))
     for flow_number, work_set in at_work.items():
         flow_calls, of_evidence = order[calls_of[flow_number]], evidence_of[flow_number]
@@ -134,10 +133,10 @@ def calls(
         drained = row_end[flow_calls][drained_row[flow_calls] >= 0]
         standstills = _standstills(np.sort(edges[0]), np.sort(edges[1]), np.unique(drained))
         at_work[flow_number] = iv.difference(work_set, standstills)
-    dispatched = _dispatched(names, back, host_times[0])
     for dispatcher, pools, copied in dispatched:
         for flow_number in {dispatcher, *pools} if len(copied) else ():
             at_work[flow_number] = iv.union(at_work.get(flow_number, iv.EMPTY), copied)
+    work_ps, work_since_ps = np.zeros(len(start), np.int64), np.zeros(len(start), np.int64)
     for flow_number, work_set in at_work.items():
         flow_calls = order[calls_of[flow_number]]
         is_busy = _lies_in(work_set, row_end[flow_calls] - CLOCKS_PS, row_end[flow_calls])
@@ -146,7 +145,7 @@ def calls(
         begin = start[flow_calls]
         work_ps[flow_calls] = iv.within(work_set, iv.intervals(previous_end, np.maximum(previous_end, begin)))
         work_since_ps[flow_calls] = iv.within(work_set, iv.intervals(np.minimum(row_end[flow_calls], begin), begin))
-    awaited_row = np.append(_awaited_row(rows, launch, launches), np.full(len(waits), -1))
+    awaited_row = np.append(_awaited_row(rows, launch, launches), np.full(len(waits), -1, np.int32))
     of_calls = np.append(unknown.launches[0], unknown.syncs[0] + c)
     spans = host_times[0].iloc[unknown.spans[0]].assign(end_ps=unknown.spans[1])
     flow_of_wait = np.append(flow[of_calls], back[_numbers_of_threads(spans, names)])
@@ -168,8 +167,8 @@ def calls(
         for number, waiting in waiting_times.items()
     }
     return Calls(
-        start, end, predecessor, work_ps, launching[:c], blank, repeated, awaited_row, drained_row, work_since_ps, flow,
-        times,
+        start, end, predecessor, work_ps, launching[:c], blank, repeated, awaited_row, drained_row, work_since_ps,
+        flow.astype(np.int32), times,
     )  # fmt: skip
 
 
@@ -271,7 +270,9 @@ def _calls_around_others(flow: Column, start: Column, end: Column, order: Column
     }
 
 
-def _drained_rows(rows: Rows, launch: Column, order: Column, flow: Column, calls: Times) -> Column:
+def _drained_rows(
+    rows: Rows, launch: Column, order: Column, flow: Column, calls: tuple[Column, Column, Places]
+) -> Places:
     """See `Calls.drained_row`; `order`: the calls by flow and start.
 
     `calls`: until when rows count for each, when it ended, and its predecessor.
@@ -279,11 +280,11 @@ def _drained_rows(rows: Rows, launch: Column, order: Column, flow: Column, calls
     until, end, predecessor = calls
     launched = np.flatnonzero(launch >= 0)
     launched = launched[np.argsort(rows.end[launched], kind="stable")]
-    last_row = np.full(len(end), -1)
+    last_row = np.full(len(end), -1, np.int32)
     last_row[launch[launched]] = launched  # the last to end is written last
     ends = np.append(rows.end, np.iinfo(np.int64).min)[last_row][order]
     end_of_row = np.append(rows.end, np.iinfo(np.int64).max)
-    drained_row = np.full(len(end), -1)
+    drained_row = np.full(len(end), -1, np.int32)
     for calls_of_flow in np.split(np.arange(len(order)), np.flatnonzero(np.diff(flow[order])) + 1):
         if len(calls_of_flow) == 0:
             continue
@@ -351,14 +352,14 @@ def _in_query_loops(names: pd.Series, wait_names: pd.Series, calls: Times) -> ND
     return inside
 
 
-def _awaited_row(rows: Rows, launch: Column, launches: pd.DataFrame) -> Column:
+def _awaited_row(rows: Rows, launch: Column, launches: pd.DataFrame) -> Places:
     """The row, last to end, that each launch waited for before it returned, -1 for none.
 
     Copies from or to memory that is not pinned are done when their call returns, and others may be by chance; a CPU
     device may run a program on the thread that called it. A call that returned before its last row ended waited for
     none (https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html), but for `_returns_early`.
     """
-    awaited_row = np.full(len(launches), -1)
+    awaited_row = np.full(len(launches), -1, np.int32)
     lane = rows.events["lane"].cat.categories.astype(str)
     of_thread = lane.get_indexer(launches["thread"].cat.categories.astype(str))
     likely = rows.kind == CODE[Kind.MEMCPY]

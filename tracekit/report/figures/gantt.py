@@ -115,5 +115,5 @@ def _with_memory(device: Device, memory: Mapping[str, memory_lane.MemoryLane]) -
 def levels(sets: Sequence[iv.Intervals], bins: Sequence[Bin]) -> list[Layer]:
     """One layer per (low, high) of `bins`: the time in which low <= number of sets that hold it <= high."""
     edges, count = iv.depth(*sets)
-    cells, count = iv.intervals(edges[:-1], edges[1:]), count[:-1]
-    return [Layer(iv.union(cells[(count >= low) & (count <= high)]), ((low, high),)) for low, high in bins]
+    count = count[:-1]
+    return [Layer(iv.of_cells(edges, (count >= low) & (count <= high)), ((low, high),)) for low, high in bins]

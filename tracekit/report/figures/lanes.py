@@ -325,9 +325,8 @@ def layers(sets: Mapping[Hashable, iv.Intervals]) -> list[Layer]:
     """Disjoint layers of up to 7 merged sets: one for each combination of keys that ever hold the same point."""
     keys = [key for key, merged in sets.items() if len(merged)]
     edges, code = iv.cells(*[sets[key] for key in keys])
-    cells = iv.intervals(edges[:-1], edges[1:])
     return [
-        Layer(cells[code == value], tuple(key for i, key in enumerate(keys) if value >> i & 1))
+        Layer(iv.of_cells(edges, code == value), tuple(key for i, key in enumerate(keys) if value >> i & 1))
         for value in np.unique(code).tolist()
         if value
     ]

@@ -42,9 +42,9 @@ class Lanes:
 
     `lanes` are (place of the group, name, rows). Columns have shape (n,): `start` and `end` in ps from time 0 of their
     clock, `name` a place in `names`, `kind` a place in CLASSES + host. Of device rows only, shape (device_rows,):
-    `bytes` and `wait` (ps) with which of them are known, `step` (a place in the report's table of steps, -1 for none),
-    `launch` (the row of the host call that started it, -1 where the trace has none) and `instance` (of a collective,
-    else -1).
+    `step` (a place in the report's table of steps, -1 for none), `launch` (the row of the host call that started it, -1
+    where the trace has none) and `instance` (of a collective, else -1). `bytes` and `wait` (ps) are those that are
+    known, with which of the device rows have one.
     """
 
     groups: tuple[Group, ...]
@@ -72,7 +72,7 @@ def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int], calls
     trace, rows = timeline.trace, timeline.rows
     launch = timeline.launch if calls else np.full(len(rows), -1)
     # A row of the trace may be several of those inside the windows, cut to as many of them.
-    step = np.full(len(trace.events), -1)
+    step = np.full(len(trace.events), -1, np.int32)
     step[compared.place[::-1]] = compared.steps.step_of[::-1]
     step = step[timeline.place]
     order, places = _by_lane(rows)
@@ -85,7 +85,7 @@ def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int], calls
     used = np.flatnonzero(np.bincount(launch + 1, minlength=1)[1:])
     call_order, hosts, threads = _threads(trace.launches.iloc[used], timeline.clock_of_host, len(groups))
     used = used[call_order]
-    number = np.full(len(trace.launches) + 1, -1)
+    number = np.full(len(trace.launches) + 1, -1, np.int32)
     number[used] = len(rows) + np.arange(len(used))
     call = trace.launches.iloc[used]
     names, codes = _names(rows.labels("name"), rows.codes("name")[order], call["name"])
@@ -94,11 +94,11 @@ def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int], calls
     groups, lanes_of_rows = [*groups, *hosts], [*places, *threads]
     start = np.concatenate([rows.start[order], call["start_ps"].to_numpy()])
     end = np.concatenate([rows.end[order], call["end_ps"].to_numpy()])
-    # In place: of millions of rows, few columns are held at once.
-    zero_of_lane = np.array([zero[groups[group].clock] for group, _, _ in lanes_of_rows], np.int64)
-    from_zero = np.repeat(zero_of_lane, np.array([count for _, _, count in lanes_of_rows], np.int64))
-    start -= from_zero
-    end -= from_zero
+    first = 0
+    for group, _, count in lanes_of_rows:  # in place: of millions of rows, few columns are held at once
+        for column in (start, end):
+            column[first : first + count] -= zero[groups[group].clock]
+        first += count
     return Lanes(
         groups=tuple(groups),
         lanes=tuple(lanes_of_rows),
@@ -110,8 +110,8 @@ def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int], calls
         kind=np.concatenate([kind, np.full(len(call), len(CLASSES), np.int8)]),
         bytes=_numbers(rows, "bytes", order),
         wait=_numbers(rows, "wait_ps", order),
-        step=step[order].astype(np.int32),
-        launch=number[launch[order]].astype(np.int32),
+        step=step[order],
+        launch=number[launch[order]],
         instance=timeline.collectives.instance[order].astype(np.int32),
     )
 
@@ -161,5 +161,7 @@ def _names(labels: list[str], device: Column, calls: pd.Series) -> tuple[tuple[s
 
 
 def _numbers(rows: Rows, column: str, order: Column) -> tuple[Column, NDArray[np.bool_]]:
+    """The values of a column that are there, in this order, and which rows have one."""
     values, has_value = rows.numbers(column)
-    return values[order], has_value[order]
+    has_value = has_value[order]
+    return values[order[has_value]], has_value

@@ -104,7 +104,7 @@ def _extent(report: Report) -> tuple[int, int] | None:
 
 def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[str, int]) -> str:
     phases, steps = report.phases.rounds, report.explanation.steps.table
-    wait = rows.wait[0][rows.wait[1]]
+    wait, _ = rows.wait
     bands = [_band(table, zero) for table in (phases, steps)]
     changes = [lane.time - zero[rows.groups[lane.group].clock] for lane in memory.lanes]
     unit, rounded = _unit([rows.start, rows.end, wait, *(edge for band in bands for edge in band), *changes])
@@ -183,7 +183,7 @@ def _columns(rows: Lanes, wait: NDArray[np.int64], unit: int) -> _Columns:
         "name": lambda: rows.name,
         "kind": lambda: rows.kind,
         "has_bytes": lambda: has_bytes,
-        "bytes": lambda: rows.bytes[0][has_bytes],
+        "bytes": lambda: rows.bytes[0],
         "has_wait": lambda: rows.wait[1],
         "wait": lambda: wait // unit,
         "step": lambda: _differences(rows.step),
