@@ -48,6 +48,20 @@ def test_exposed_collectives_are_told_from_a_tenth_of_the_devices_time_on():
     assert advice.exposed_collectives(partition(two_gpus(19)), exposed_waits(0)) is None
 
 
+def test_the_device_with_the_largest_share_of_exposed_collectives_is_named():
+    """Of a window of 100 on one clock and of 1,000 on the other."""
+    tables = [
+        events(("a/gpu:0", "collective", 0, 60), ("a/gpu:0", "compute", 60, 100), host="a", clock="a"),
+        events(("b/gpu:0", "collective", 0, 90), ("b/gpu:0", "compute", 90, 1000), host="b", clock="b"),
+    ]
+    finding = advice.exposed_collectives(partition(concat(EVENT_COLUMNS, tables)), exposed_waits(0))
+    assert finding.evidence == {"device": "a/gpu:0", "most": 0.6}
+    table = partition(
+        events(("gpu:0", "collective", 0, 100), ("gpu:1", "collective", 0, 20), ("gpu:1", "compute", 20, 100))
+    )
+    assert advice.exposed_collectives(table, exposed_waits(0)).evidence == {"device": "gpu:0", "most": 1.0}
+
+
 def test_exposed_collectives_that_mostly_wait_are_not_for_a_scheduler_to_hide():
     table = partition(two_gpus(50))
     assert advice.exposed_collectives(table, exposed_waits(25)) is not None
@@ -328,6 +342,15 @@ def test_devices_that_took_turns_are_told():
     assert advice.took_turns(partition(together), breakdown(timeline_of(together))) is None
 
 
+def test_gaps_whose_time_may_all_be_recorded_add_nothing_to_what_is_not():
+    longest = pd.DataFrame(
+        {"unrecorded_ps": [60, 5, 10, None], "idle_ps": [70, 40, 10, 900], "host_bound_ps": [65, 10, 10, 900]}
+    )
+    calls = replace(NOTHING.host_api, longest=longest.astype("Int64"))
+    assert advice._unrecorded(calls, 100) == {"unrecorded": 0.65}
+    assert advice._unrecorded(calls, 130) == {}
+
+
 def test_a_device_that_hardly_worked_takes_no_turns():
     rare = events(("gpu:0", "compute", 0, 90), ("gpu:1", "compute", 91, 100))
     assert advice.took_turns(partition(rare), breakdown(timeline_of(rare))) is None
@@ -344,6 +367,12 @@ def test_findings_stand_in_order_of_cost_and_none_asks_a_cpu_for_what_it_cannot_
     mixture = timeline_of(events(("gpu:0", "compute", 0, 1), ("cpu:0", "compute", 0, 1)))
     assert advice.by_cost(mixture, []).backend == ""
     assert np.isclose(sum(finding.share for finding in on_gpu.findings), 0.3)
+
+
+def test_a_finding_without_a_cost_stands_behind_one_of_any_cost():
+    free, cheap, none = Finding("took_turns", None, None), Finding("host_bound", 1, 0.1), Finding("stragglers", 0, 0.0)
+    timeline = timeline_of(two_gpus(0))
+    assert advice.by_cost(timeline, [free, none, cheap]).findings == (cheap, free, none)
 
 
 @pytest.mark.parametrize(

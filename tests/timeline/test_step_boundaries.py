@@ -66,6 +66,13 @@ class TestAnnotations:
         assert len(steps.table) == 0
         assert steps_of(steps, device_work) == [-1] * 12
 
+    def test_hosts_ran_ahead_whose_devices_were_busy_at_most_ends_of_their_steps(self):
+        """The devices begin in the first, the third or the fourth of six steps of the host."""
+        for begin, is_told in ((1, False), (5, False), (7, True)):
+            device_work = work(*(("gpu:0", "compute", begin + 10 * at, begin + 10 * at + 10) for at in range(12)))
+            steps = boundaries(device_work, annotations(*(("train", at, 2 * at, 2 * at + 2) for at in range(6))))
+            assert (len(steps.table) > 0) is is_told
+
     def test_where_hosts_ran_ahead_without_launches_executions_tell_the_steps(self):
         device_work = work(
             *(("gpu:0", "compute", 10 * at, 10 * at + 10) for at in range(4)),
@@ -231,6 +238,36 @@ class TestAnnotations:
         )
         steps = boundaries(device_work, spans)
         assert steps_of(steps, device_work) == [0, 1, 1, 0, 1, 0]
+
+    def test_a_thread_beside_two_that_mark_the_steps_of_its_device_has_those_of_its_process(self):
+        """The one marks the first two steps, the other the third."""
+        spans = join(
+            [
+                annotations(("train", 0, 0, 10), ("train", 1, 10, 20), thread="a"),
+                annotations(("train", 2, 20, 30), thread="b"),
+            ]
+        )
+        device_work = both(
+            work(("gpu:0", "compute", 1, 2, 1), thread="a"),
+            work(("gpu:0", "compute", 21, 22, 21), first_id=10, thread="b"),
+            work(*(("gpu:0", "compute", at, at + 1, at) for at in (5, 15, 25)), first_id=20, thread="backward"),
+        )
+        assert steps_of(boundaries(device_work, spans), device_work) == [0, 2, 0, 1, 2]
+
+    def test_a_thread_without_annotations_has_the_steps_of_its_process_and_not_of_another_of_its_host(self):
+        spans = join(
+            [
+                annotations(*(("train", at, 10 * at, 10 * at + 10) for at in range(3)), process="1"),
+                annotations(*(("train", at, 4 * at, 4 * at + 4) for at in range(3)), process="2"),
+            ]
+        )
+        device_work = both(
+            *(
+                work(("gpu:0", "compute", at, at + 1, at), process=process, thread="backward", first_id=number)
+                for number, (process, at) in enumerate([("1", 2), ("1", 9), ("1", 12), ("2", 3), ("2", 9)])
+            )
+        )
+        assert steps_of(boundaries(device_work, spans), device_work) == [0, 0, 1, 0, 2]
 
     def test_a_thread_that_marks_some_of_its_processs_steps_has_its_processs_times_of_the_others(self):
         spans = join(

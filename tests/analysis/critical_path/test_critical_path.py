@@ -14,6 +14,7 @@ from tests.known_path import US, known_trace, path, step_table
 from tests.launch_frames import calls, host_spans, work
 from tracekit.analysis.critical_path.critical_path import PARTS, critical_path
 from tracekit.analysis.critical_path.longest_path import Part, Paths
+from tracekit.analysis.critical_path.stretches import LONGEST, Between, stretches
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed, refusals
 from tracekit.analysis.explain import explain
 from tracekit.analysis.steps import steps
@@ -424,6 +425,23 @@ def test_a_stretch_is_named_by_the_wait_of_its_own_thread_or_else_of_another_one
         ("host, nothing recorded", "u", "Wait for more", True, 70, 71),
     ]
     assert set(result.unexplained["on"] + result.unexplained["after"] + result.unexplained["until"]) == {"tfirstsecond"}
+
+
+def test_of_each_step_the_longest_stretches_are_named():
+    count = LONGEST + 2
+    step = np.repeat(np.arange(3, dtype=np.int32), count)
+    start = np.arange(len(step)) * 100
+    length = np.tile(np.arange(1, count + 1), 3)
+    nothing, part = np.zeros(0, np.int64), np.full(len(step), Part.UNEXPLAINED, np.int8)
+    paths = Paths(nothing, nothing, step, step, part, start, start + length)
+    lies = {place: Between("gpu:0", "h", "a", "b", None) for place in range(len(step))}
+    table = stretches(paths, lies, host_spans())
+    longest = list(range(count, count - LONGEST, -1))
+    assert list(zip(table["at"], table["time_ps"], strict=True)) == [(at, long) for at in range(3) for long in longest]
+
+
+def test_a_result_is_shown_in_a_line():
+    assert repr(path(known_trace(), step_table((0, 87 * US)))).startswith("<CriticalPath: steps 1, ")
 
 
 def test_a_stretch_is_during_a_wait_that_is_most_of_it_or_until_one_that_begins_later():

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.graph_traces import graph_of, trace
-from tracekit.analysis.critical_path.graph import Dependency, Graph, graph
+from tracekit.analysis.critical_path.graph import Dependency, Graph, drop_contradicted, graph
 from tracekit.columns import concat
 from tracekit.timeline.rows import rows
 from tracekit.timeline.timeline import timeline_of
@@ -491,6 +494,27 @@ def test_a_call_long_after_one_that_launched_nothing_follows_that_one():
 def test_at_one_moment_nodes_without_length_stand_first():
     dag = graph_of(trace([("gpu:0", "s", "compute", 5, 9), ("gpu:1", "s", "compute", 5, 5)]))
     assert (dag.start.tolist(), dag.end.tolist(), dag.order.tolist()) == ([5, 5], [9, 5], [1, 0])
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(-1, 7), st.integers(-2, 2)), min_size=8, max_size=8
+    ),
+    st.permutations(range(8)),
+    st.integers(0, 4),
+    st.integers(4, 8),
+)
+def test_a_predecessor_is_dropped_that_ended_too_late_or_does_not_stand_before(nodes, ranks, low, high):
+    start, size, before, lags = (list(column) for column in zip(*nodes, strict=True))
+    end = [at + long for at, long in zip(start, size, strict=True)]
+    has = [at for at in range(low, high) if before[at] >= 0]
+    keeps = [at for at in has if end[before[at]] + lags[at] <= start[at] and ranks[before[at]] < ranks[at]]
+    dropped = set(has) - {*keeps}
+    columns = [np.array(column, dtype) for column, dtype in ((start, np.int64), (end, np.int64), (ranks, np.int32))]
+    predecessor, lag = np.array(before, np.int32), np.array(lags, np.int64)
+    assert drop_contradicted(*columns, predecessor, lag, low, high) == (len(has), len(keeps))
+    assert predecessor.tolist() == [-1 if at in dropped else value for at, value in enumerate(before)]
+    assert lag.tolist() == [0 if at in dropped else value for at, value in enumerate(lags)]
 
 
 @pytest.mark.parametrize("more", range(1, 5))
