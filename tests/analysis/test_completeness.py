@@ -100,7 +100,7 @@ def test_a_rank_that_its_collectives_name_and_no_file_holds_is_missing():
 
 
 def test_hosts_whose_names_count_no_ranks_do_not_tell_which_rank_is_missing():
-    for name, absent in (("rank", "1"), ("host", None)):
+    for name, absent in (("rank", "1"), ("process", None), ("host", None)):
         rows = [
             each | {"host": f"{name}{rank}", "device": f"{name}{rank}/gpu:0"}
             for rank in (0, 2)

@@ -240,19 +240,19 @@ class TestAnnotations:
         assert steps_of(steps, device_work) == [0, 1, 1, 0, 1, 0]
 
     def test_a_thread_beside_two_that_mark_the_steps_of_its_device_has_those_of_its_process(self):
-        """The one marks the first two steps, the other the third."""
+        """By the second one's marks, all but the first row would be of the second step."""
         spans = join(
             [
                 annotations(("train", 0, 0, 10), ("train", 1, 10, 20), thread="a"),
-                annotations(("train", 2, 20, 30), thread="b"),
+                annotations(("train", 0, 0, 4), ("train", 1, 4, 20), thread="b"),
             ]
         )
         device_work = both(
             work(("gpu:0", "compute", 1, 2, 1), thread="a"),
-            work(("gpu:0", "compute", 21, 22, 21), first_id=10, thread="b"),
-            work(*(("gpu:0", "compute", at, at + 1, at) for at in (5, 15, 25)), first_id=20, thread="backward"),
+            work(("gpu:0", "compute", 3, 4, 3), first_id=10, thread="b"),
+            work(*(("gpu:0", "compute", at, at + 1, at) for at in (5, 8, 12)), first_id=20, thread="backward"),
         )
-        assert steps_of(boundaries(device_work, spans), device_work) == [0, 2, 0, 1, 2]
+        assert steps_of(boundaries(device_work, spans), device_work) == [0, 0, 0, 0, 1]
 
     def test_a_thread_without_annotations_has_the_steps_of_its_process_and_not_of_another_of_its_host(self):
         spans = join(
