@@ -4,6 +4,7 @@ each pair of them."""
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,3 +107,79 @@ def test_a_stretch_lies_in_one_of_some_times_if_one_holds_all_of_it(times, stret
     start, size = map(column, zip(*stretches, strict=True))
     expected = [any(low <= at and at + long <= high for low, high in merged.tolist()) for at, long in stretches]
     assert host._lies_in(merged, start, start + size).tolist() == expected
+
+
+@given(flows())
+def test_threads_change_places_where_a_call_of_the_other_comes_next_and_never_in_one(drawn):
+    calls, _ = drawn
+    a, b = ([call[1:] for call in sorted(calls) if call[0] == thread] for thread in (0, 1))
+    # Of calls that begin at once, those of the first thread come first; a call holds what comes behind it.
+    order = sorted(
+        [(start, 0, end) for start, end in a] + [(start, 1, end) for start, end in b], key=lambda call: call[:2]
+    )
+    is_inside = any(
+        before[1] != after[1] and before[2] > after[0] for at, after in enumerate(order) for before in order[:at]
+    )
+    changes = sum(before[1] != after[1] for before, after in pairwise(order))
+    columns = []
+    for own in (a, b):
+        start, end = (column(edges) for edges in (zip(*own, strict=True) if own else ((), ())))
+        columns += [start, np.maximum.accumulate(end)]
+    assert host.count_turns(*columns) == (-1 if is_inside else changes)
+
+
+@given(flows(), st.integers(0, 8))
+def test_calls_that_stand_in_the_waits_again_are_those_of_the_same_thread_and_times(drawn, count):
+    calls, _ = drawn
+    calls = [(flow, start // 4, start // 4 + (end - start) // 4) for flow, start, end in calls]
+    repeated = host._repeated_as_wait(*map(column, zip(*calls, strict=True)), min(count, len(calls)))
+    assert repeated.tolist() == [call in calls[count:] for call in calls[:count]]
+
+
+@given(flows())
+def test_work_without_names_is_merged_where_it_touches(drawn):
+    calls, order = drawn
+    work = [calls[at] for at in order]
+    expected = [work[:1]] if work else []
+    for before, after in pairwise(work):
+        if before[0] == after[0] and before[2] == after[1]:
+            expected[-1].append(after)
+        else:
+            expected.append([after])
+    thread, start, end = map(column, zip(*work, strict=True))
+    table = pd.DataFrame({"start_ps": start, "end_ps": end})
+    merged = zip(*(values.tolist() for values in host._without_names(thread, table)), strict=True)
+    assert list(merged) == [(run[0][0], run[0][1], run[-1][2]) for run in expected]
+
+
+@st.composite
+def turns(draw):
+    """The edges of a thread, the launches of another one between them, and its records, which mostly end there too."""
+    edges, points, records = [0], [], []
+    for _ in range(draw(st.integers(1, 6))):
+        low, high = edges[-1], edges[-1] + draw(st.integers(3, 9))
+        points += sorted(draw(st.lists(st.integers(low, high), max_size=4)))
+        beyond = draw(st.sampled_from([0, 0, 0, 2]))
+        records += [(start, draw(st.integers(start, high + beyond))) for start in points if low <= start < high]
+        edges.append(high)
+    return edges, sorted(points), records or [(0, 1)]
+
+
+@given(turns())
+def test_a_thread_waited_for_another_where_that_launched_and_was_done_before_it_went_on(drawn):
+    edges, points, records = drawn
+    busy = [(low, high) for low, high in pairwise(edges) if sum(low <= at < high for at in points) >= 2]
+    agrees = []
+    for low, high in busy:
+        lasts_beyond = any(start < high and end > low and not low <= start <= end <= high for start, end in records)
+        done = max((end for _, end in records if end <= high), default=high)
+        if not lasts_beyond and high - done <= AWAKE:
+            agrees.append((low, high))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host, "_LAUNCHES_MEANWHILE", 2)
+        patch.setattr(host, "_DISAGREES_IN", 3)
+        parts = [column(edges[::2]), column(edges[1::2])]
+        times = host._times_for_another(parts, column(points), *map(column, zip(*records, strict=True)))
+    # One in three may disagree.
+    is_usual = 2 * len(busy) <= 3 * len(agrees)
+    assert times.tolist() == [list(time) for time in agrees if is_usual]
