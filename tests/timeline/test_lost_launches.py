@@ -3,10 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.collective_frames import row, table
 from tracekit.analysis.completeness import completeness
 from tracekit.columns import frame
+from tracekit.timeline import lost_launches
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import LAUNCH_COLUMNS, SYNC_COLUMNS, Trace
 
@@ -101,3 +104,38 @@ def test_a_stream_wait_that_tells_nothing_is_for_the_stream_for_which_its_call_w
 def test_a_function_of_the_host_has_no_row():
     calls = [*[(KERNEL, "s7", True)] * 60, *[("cudaLaunchHostFunc", "s7", False)] * 40, (KERNEL, "s7", True)]
     assert lost(calls) is None
+
+
+@st.composite
+def put_to_work(draw):
+    """Calls (sort, start), the rows (call, lane) that they launched, and until when each lane is known to have run."""
+    calls = draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), min_size=1, max_size=6))
+    on = st.tuples(st.integers(0, len(calls) - 1), st.integers(0, 2))
+    return (
+        calls,
+        draw(st.lists(on, min_size=1, max_size=10)),
+        draw(st.lists(st.integers(0, 40), min_size=3, max_size=3)),
+    )
+
+
+@given(put_to_work())
+def test_calls_ran_until_all_lanes_did_on_which_calls_like_them_put_much_work_to_the_end(drawn):
+    calls, work, until = drawn
+    expected = []
+    for sort, _ in calls:
+        starts = sorted((calls[call][1], lane) for call, lane in work if calls[call][0] == sort)
+        lanes = {
+            lane: [start for start, other in starts if other == lane] for lane in dict.fromkeys(on for _, on in starts)
+        }
+        counts = [
+            lane
+            for lane, own in lanes.items()
+            if 4 * len(own) >= len(starts) and own[-1] >= starts[len(starts) // 2][0]
+        ]
+        expected.append(min((until[lane] for lane in counts), default=np.iinfo(np.int64).max))
+    sort, start = (np.array(column) for column in zip(*calls, strict=True))
+    call, lane = (np.array(column) for column in zip(*work, strict=True))
+    known = lost_launches._Work(call, call, lane, lane)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lost_launches, "_FEW", 0.25)
+        assert lost_launches._first_until(sort, known, np.array(until), start).tolist() == expected

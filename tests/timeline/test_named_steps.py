@@ -3,6 +3,7 @@
 import re
 from itertools import pairwise
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -389,3 +390,65 @@ def test_what_counts_is_what_a_look_at_each_thread_finds(drawn):
     calls = frame(LAUNCH_COLUMNS, calls | {"start_ps": moments, "end_ps": moments})
     told = step_spans(NO_ROWS, spans, calls)["step"].tolist()
     assert [None if pd.isna(step) else step for step in told] == told_by_counting(marks, launches)
+
+
+def hulls(parts: list[tuple]) -> list[tuple[int, int, int, int]] | None:
+    """The place, number, begin and end of each step of the parts (thread, number, start, end, place); None if none."""
+    steps = []
+    for thread in sorted({part[0] for part in parts}):
+        own = sorted((part for part in parts if part[0] == thread), key=lambda part: part[2])
+        runs = [own[:1]]
+        for before, after in pairwise(own):
+            if after[1] < before[1] and after[1] != min(part[1] for part in own):
+                return None
+            runs.append([after]) if after[1] != before[1] else runs[-1].append(after)
+        usual = sorted(map(len, runs))[(len(runs) - 1) // 2]
+        whole = [at for at, run in enumerate(runs) if len(run) >= usual]
+        steps += [(*run[0][4:], *run[0][1:3], max(part[3] for part in run)) for run in runs[whole[0] : whole[-1] + 1]]
+    return steps
+
+
+@st.composite
+def parts_of_steps(draw):
+    """Parts (thread, part, number, start, end) of steps of one or two threads, most of them in order."""
+    parts = []
+    for thread in "ab"[: draw(st.integers(1, 2))]:
+        start = draw(st.integers(0, 3))
+        for number in draw(st.sampled_from([range(4), range(2, 5), [0, 1, 2, 0, 1], [0, 1, 0, 1, 2], [1, 2, 0, 1]])):
+            for part in draw(
+                st.sampled_from([["load", "run"], ["load", "run"], ["run"], ["load"], ["run", "run", "load"]])
+            ):
+                size = draw(st.integers(0, 9))
+                parts.append((thread, part, number, start, start + size))
+                start += draw(st.integers(1, 6))
+    return parts
+
+
+@settings(max_examples=60)
+@given(parts_of_steps())
+def test_the_hulls_of_parts_are_those_of_a_look_at_each_thread(parts):
+    recurring = [
+        (thread, number, start, end, place)
+        for place, (thread, part, number, start, end) in enumerate(parts)
+        if len({other[2] for other in parts if other[1] == part}) >= 3
+    ]
+    steps = hulls(recurring) if recurring else []
+    if steps is None:
+        time = {
+            name: sum(part[4] - part[3] for part in parts if part[1] == name)
+            for name in sorted({parts[place][1] for *_, place in recurring})
+        }
+        longest = max(time, key=lambda name: time[name])
+        steps = hulls([part for part in recurring if parts[part[4]][1] == longest])
+    names = {
+        "host": ["h"] * len(parts),
+        "thread": [part[0] for part in parts],
+        "name": [f"step {part[2]}/{part[1]}" for part in parts],
+    }
+    spans = frame(
+        SPAN_COLUMNS, names | {"start_ps": [part[3] for part in parts], "end_ps": [part[4] for part in parts]}
+    )
+    told = step_spans(NO_ROWS, spans, frame(LAUNCH_COLUMNS))
+    places = np.flatnonzero(told["step"].notna())
+    found = told.iloc[places][["step", "start_ps", "end_ps"]].itertuples(index=False)
+    assert [(place, *map(int, step)) for place, step in zip(places, found, strict=True)] == sorted(steps or [])

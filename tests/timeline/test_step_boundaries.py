@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.stepped import annotations, boundaries, join, steps_of, table, work
 from tracekit.timeline import step_boundaries
@@ -573,3 +575,43 @@ def test_inside_windows_are_the_steps_that_lie_whole_in_one_of_them(windows, ins
     assert found.step_of.tolist() == [inside.index(step) if step in inside else -1 for step in range(3)]
     assert bool(found.lacking) is not bool(inside)
     assert steps_inside(steps, steps.step_of, {"other": np.array([[0, 99]])}).table.empty
+
+
+@st.composite
+def launched_steps(draw):
+    """Steps (start, end) of a thread, and rows (device, kind, start, end, launched at): one or more of each step."""
+    small = st.integers(0, 6)
+    steps, at = [], 10
+    for _ in range(draw(st.integers(1, 4))):
+        start = at + draw(st.sampled_from([0, 0, 1, 3]))
+        at = start + draw(st.integers(1, 8))
+        steps.append((start, at))
+    launched = [start for start, _ in steps] + draw(st.lists(st.integers(4, at + 3), max_size=6))
+    rows = []
+    for number, moment in enumerate(launched):
+        kind = st.sampled_from(["compute", "collective", "memcpy", "memset"])
+        start = moment + draw(small)
+        device = draw(st.sampled_from(["gpu:0", "gpu:1"]))
+        rows.append((device, "compute" if number < len(steps) else draw(kind), start, start + draw(small), moment))
+    return steps, rows
+
+
+@settings(max_examples=40)
+@given(launched_steps())
+def test_launched_work_is_of_the_step_that_launched_it_which_ends_when_it_is_done(drawn):
+    steps, rows = drawn
+    first = steps[0][0]
+    # The time between two annotations is of the later one's step; what is launched behind the last is of none.
+    place = [-1 if row[4] < first else sum(end <= row[4] for _, end in steps) for row in rows]
+    device_work = work(*rows)
+    found = boundaries(device_work, annotations(*(("train", at, *step) for at, step in enumerate(steps))))
+    assert steps_of(found, device_work) == [-1 if at == len(steps) else at for at in place]
+    edge = max([first, *(row[3] for row in rows if row[4] < first and row[1] in ("compute", "collective"))])
+    expected = []
+    for at, (_, host_end) in enumerate(steps):
+        own = [row for row, of_step in zip(rows, place, strict=True) if of_step == at]
+        end = max(host_end, *(row[3] for row in own if row[1] in ("compute", "collective")), edge if at else 0)
+        edge = min(edge, end)
+        expected.append((edge, end, min(row[2] for row in own), max(row[3] for row in own), len(own)))
+        edge = end
+    assert table(found, *WINDOW[1:], "device_start_ps", "device_end_ps", "rows") == expected
