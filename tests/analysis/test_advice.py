@@ -334,6 +334,27 @@ def test_contention_needs_both_overlap_and_stretch(overlap, stretch, expected):
         assert (findings[0].cost_ps, findings[0].evidence["device"]) == (25, "cpu:0")
 
 
+def test_each_phase_is_asked_for_contention_whatever_is_unknown_of_those_before_it():
+    """Other processes ran in the first; the second has no stretch, the third no overlap, and the fourth too little."""
+    nothing = breakdown(timeline_of(events()))
+    ratios = {"busy": 1.0, "unlike": 1.0, "alone": None, "apart": 0.1, "both": 1.0}
+    inside = {
+        name: replace(nothing, pairs=pd.DataFrame({"ratio_min": pd.array([ratio], "Float64")}))
+        for name, ratio in ratios.items()
+    }
+    of_phase = {"device": "gpu:0", "kind": "compute", "busy_ps": 200, "alone_ps": 100, "stretch": 2.0}
+    stretch = pd.DataFrame([{"name": name} | of_phase for name in ratios]).astype({"stretch": "Float64"})
+    stretch.loc[stretch["name"] == "unlike", "stretch"] = pd.NA
+    marks = replace(phases(events()), table=pd.DataFrame({"name": [*ratios]}), stretch=stretch)
+    load = Machine(pd.DataFrame({"phase": ["busy"], "is_busy": [True]}))
+    assert [finding.evidence["phase"] for finding in advice.contention(marks, inside, load)] == ["both"]
+
+
+def test_time_has_no_share_of_windows_that_last_none():
+    assert advice._cost([3, 4], partition(events())) == (7, 0.0)
+    assert advice._cost([3, 4], partition(two_gpus(0))) == (7, 0.035)
+
+
 def test_devices_that_took_turns_are_told():
     turns = events(("gpu:0", "compute", 0, 50), ("gpu:1", "compute", 46, 100))
     finding = advice.took_turns(partition(turns), breakdown(timeline_of(turns)))

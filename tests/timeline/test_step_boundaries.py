@@ -596,7 +596,7 @@ def launched_steps(draw):
     return steps, rows
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(launched_steps())
 def test_launched_work_is_of_the_step_that_launched_it_which_ends_when_it_is_done(drawn):
     steps, rows = drawn
