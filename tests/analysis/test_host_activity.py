@@ -31,6 +31,15 @@ def test_spans_are_merged_by_thread_and_by_what_they_prove():
     assert activity_times(host_spans()) == {}
 
 
+def test_a_lowering_proves_that_a_compiler_ran_only_before_one_does():
+    names = ("lower_sharding_computation", "lower_sharding_computation", "backend_compile")
+    for count, times in ((1, {}), (2, {}), (3, {("h", "", "main"): [[2, 3], [4, 6]]})):
+        spans = host_spans(*((name, 2 * at, 2 * at + 1 + at // 2) for at, name in enumerate(names[:count])))
+        told = activity_times(spans)
+        assert {thread: kinds[Activity.COMPILING].tolist() for thread, kinds in told.items()} == times
+        assert all([*kinds] == [Activity.COMPILING] for kinds in told.values())
+
+
 def test_the_dispatcher_of_a_host_is_the_only_thread_that_calls_jitted_functions():
     dispatch_spans = host_spans(("PjitFunction(f)", 0, 1, "python"), ("PJRT_LoadedExecutable_Execute", 0, 1, "python"))
     assert dispatchers(dispatch_spans) == {"h": ("h", "", "python")}
