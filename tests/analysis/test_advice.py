@@ -1,6 +1,8 @@
 """Each rule speaks past its threshold, and is silent just below it."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,6 +28,7 @@ from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS, Trace
 
 NOTHING = explain(events())
 NO_TIMELINE = timeline_of(events())
+ADVICE = Path(__file__).parents[2] / "docs" / "advice.md"
 
 
 def exposed_waits(ps: int | None) -> Collectives:
@@ -54,6 +57,9 @@ def test_the_device_with_the_largest_share_of_exposed_collectives_is_named():
         events(("a/gpu:0", "collective", 0, 60), ("a/gpu:0", "compute", 60, 100), host="a", clock="a"),
         events(("b/gpu:0", "collective", 0, 90), ("b/gpu:0", "compute", 90, 1000), host="b", clock="b"),
     ]
+    finding = advice.exposed_collectives(partition(concat(EVENT_COLUMNS, tables)), exposed_waits(0))
+    assert finding.evidence == {"device": "a/gpu:0", "most": 0.6}
+    tables[1] = events(("b/gpu:0", "collective", 0, 3), ("b/gpu:0", "compute", 3, 10), host="b", clock="b")
     finding = advice.exposed_collectives(partition(concat(EVENT_COLUMNS, tables)), exposed_waits(0))
     assert finding.evidence == {"device": "a/gpu:0", "most": 0.6}
     table = partition(
@@ -255,6 +261,13 @@ def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
     assert advice.idle_causes(NO_TIMELINE, window, idle) == [Finding(rule, least, least / 200, {"gaps": 7})]
     assert advice.idle_causes(NO_TIMELINE, window, replace(idle, by_device=by_device.assign(idle_ps=least - 1))) == []
     assert advice.idle_causes(NO_TIMELINE, window, replace(idle, by_device=by_device.assign(cause="unexplained"))) == []
+
+
+def test_idle_time_is_told_from_the_shares_on_that_are_documented():
+    (line,) = (line for line in ADVICE.read_text("utf-8").splitlines() if line.startswith("| `host_bound`, "))
+    rules, text = re.findall(r"`(\w+)`", line.split("|")[1]), line.split("|")[2]
+    shares = [int(share) / 100 for share in re.findall(r"(\d+) %", text.split(" or more")[0])]
+    assert dict(advice.IDLE.values()) == dict(zip(rules, shares, strict=True))
 
 
 def test_launches_and_copies_in_a_loop_of_a_program_are_told():

@@ -151,7 +151,7 @@ def test_the_time_in_which_a_name_counts_nothing_makes_it_none_that_counts_most(
 def test_what_counts_nothing_stands_in_the_way_of_no_name_that_counts(outer, inner):
     requests = [(f"{outer} {place}", 20 * place, 20 * place + 18) for place in range(3)]
     copies = [(f"{inner} {place}", 20 * place + 1, 20 * place + 6) for place in range(3)]
-    others = [("load", 20 * place + 2, 20 * place + 12) for place in range(3)]
+    others = [(name, 20 * place + 2, 20 * place + 12) for place, name in enumerate(["load", "load", "m 1 2 3 4 5"])]
     assert numbers(named(*requests, *copies, *others)) == [0, 1, 2] + [None] * 6
 
 
@@ -245,6 +245,7 @@ def test_sections_of_a_program_are_no_steps():
 def test_a_name_of_each_step_tells_steps_if_most_work_is_launched_in_it(name):
     assert numbers(named((name, 0, 9), (name, 10, 19), (name, 20, 29))) == [0, 1, 2]
     assert numbers(named((name, 6, 9), (name, 16, 19), (name, 26, 29))) == [None] * 3
+    assert numbers(named((name, 0, 5), (name, 11, 12), (name, 30, 35))) == [0, 1, 2]  # half of it
     assert numbers(named((name, 0, 59))) == [None]  # once around all is no step
 
 
