@@ -97,6 +97,18 @@ def test_the_call_that_started_a_copy_was_blocked_by_it_if_it_returned_after_its
     }
 
 
+def test_waits_of_which_nothing_tells_what_for_are_merged_by_thread():
+    """A call, a wait and a span of one thread, and a span of another; a call so called that is a wait too is that."""
+    launches = calls((None, 10 * US, 30 * US, "t", "Wait for it"), (None, 60 * US, 61 * US, "t", "Wait for it"))
+    syncs = waits(*({"thread": "t", "start": at * US, "end": (at + 20) * US, "on_device": None} for at in (20, 60)))
+    spans = host_spans(("Wait for it", 90 * US, 95 * US, "t"), ("Wait for it", 5 * US, 8 * US, "u"))
+    unknown = host_activity(timeline_of(Trace(work(), launches=launches, syncs=syncs, spans=spans))).unknown
+    assert {thread: (times // US).tolist() for (_, _, thread), times in unknown.items()} == {
+        "t": [[10, 40], [60, 80], [90, 95]],
+        "u": [[5, 8]],
+    }
+
+
 @pytest.mark.parametrize(
     ("ends_us", "until_us"),
     [([100], 100), ([40, 100], 100), ([40, 70, 100, 200], 100), ([40], 105), ([200], 105), ([], 105), ([105], 105)],

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.frames import events
+from tests.graph_traces import trace
 from tracekit import intervals as iv
 from tracekit.analysis.critical_path import host
 from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
 
 TIMES = st.integers(0, 24)
 SILENT, AWAKE, ROUNDING = 4, 2, 3
@@ -183,3 +185,11 @@ def test_a_thread_waited_for_another_where_that_launched_and_was_done_before_it_
     # One in three may disagree.
     is_usual = 2 * len(busy) <= 3 * len(agrees)
     assert times.tolist() == [list(time) for time in agrees if is_usual]
+
+
+def test_a_call_waited_for_a_copy_and_for_a_program_that_ran_on_its_own_thread():
+    lanes = [("t", "compute"), ("u", "compute"), ("s", "compute"), ("s", "memcpy")]
+    rows_of = [("cpu:0", lane, kind, at + 2, at + 8, {"correlation_id": at}) for at, (lane, kind) in enumerate(lanes)]
+    whole = timeline_of(trace(rows_of, [("t", 0, 20, at) for at in range(4)] + [("u", 30, 40, 9)]))
+    awaited = host._awaited_row(whole.rows, whole.launch, whole.trace.launches)
+    assert whole.launch[awaited[awaited >= 0]].tolist() == np.flatnonzero(awaited >= 0).tolist() == [0, 3]
