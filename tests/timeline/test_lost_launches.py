@@ -68,6 +68,10 @@ def test_kernels_that_stop_are_lost_where_a_wait_for_them_returned(wait, is_proo
     assert lost(STOPPED, [{"start_ps": LATE, **wait}]) == ((40, 100) if is_proof else None)
 
 
+def test_a_host_of_which_few_launches_have_a_row_has_lost_the_others():
+    assert lost([(KERNEL, "s7", True), *[(KERNEL, "s7", False)] * 40, (KERNEL, "s7", True)]) == (40, 42)
+
+
 @pytest.mark.parametrize(("recorded", "told"), [(379, (20, 399)), (380, None), (400, None)])
 def test_launches_without_rows_are_lost_if_they_are_more_than_a_twentieth(recorded, told):
     assert lost([*[(KERNEL, "s7", True)] * (recorded - 1), *[(KERNEL, "s7", False)] * 20, (KERNEL, "s7", True)]) == told
