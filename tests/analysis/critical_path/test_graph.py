@@ -330,6 +330,13 @@ def test_steps_waits_and_the_span_of_a_call_itself_prove_no_work():
     assert host_work([*spans, ("t", 5, 20, "python")], ("t", 0, 10), ("t", 20, 30)) == [0, 0]
 
 
+def test_a_thread_does_not_work_in_a_wait_in_which_it_calls():
+    rows_of = [("gpu:0", "s", "compute", at + 3, at + 4, {"correlation_id": at}) for at in (0, 20)]
+    waits = [("t", start, end, None, None, "gpu:0", "s", None) for start, end in ((60, 70), (10, 50))]
+    dag = graph_of(trace(rows_of, [("t", at, at + 2, at) for at in (0, 20)], [("t", -5, 80)], waits))
+    assert dag.lag_ps[dag.start.tolist().index(20)] == 10 - 2
+
+
 def test_a_thread_that_stands_still_while_another_launches_is_not_proven_at_work():
     others = [("u", 11 + k, 12 + k) for k in range(0, 30, 10)]
     assert host_work([("t", 0, 60)], ("t", 0, 10), ("t", 50, 60), *others)[:2] == [0, 0]
