@@ -210,6 +210,13 @@ def test_records_that_are_missing_in_several_places_part_only_themselves():
     assert instance_of == [*range(12), 0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
 
 
+def test_of_collectives_of_which_half_would_be_matched_nothing_tells_by_how_much_a_device_is_shifted():
+    first, second = [row("gpu:0", 51, 80)], [row("gpu:1", *times) for times in ((33, 60), (69, 82), (82, 110))]
+    assert match_rows(*first, *second)[0] == [1, 0, 2, 3]
+    # With two of three, most tell it.
+    assert match_rows(*first, *second[:2])[0] == [1, 0, 1]
+
+
 def test_a_loop_of_which_one_device_missed_the_first_round_is_not_counted_from_there():
     # Device 1 leaves each collective a little earlier and enters the next before device 0 has left.
     loop = {"hlo_op": "psum.1", "hlo_module": "jit_f", "run_id": 4}
