@@ -107,12 +107,23 @@ def source_of(mutant: Mutant) -> str | None:
     return None if same else new
 
 
+# What is tested by the tests of the module that it is a part of.
+_PART_OF = {
+    "blocking_copies": "host_api",
+    "host_records": "host_api",
+    "idle_gaps": "host_api",
+    "occurrences": "instances",
+    "step_marks": "step_boundaries",
+}
+
+
 def tests_of(path: Path) -> list[Path]:
-    """The test files of a module: those called after it, and the folder that is."""
+    """The test files of a module: those called after it, or after what it is a part of, and the folder that is."""
     place = (ROOT / "tests" / path.resolve().relative_to(ROOT / "tracekit")).parent
-    own = [*place.glob(f"test_{path.stem}*.py"), *place.glob(f"{path.stem}/test_*.py")]
-    # The parts of a folder that answers one question are tested by all of its tests.
-    return sorted(own) or (sorted(place.glob("test_*.py")) if path.parent.name == "critical_path" else [])
+    if path.parent.name == "critical_path":  # of a folder that answers one question, all parts are tested by all tests
+        return sorted(place.glob("test_*.py"))
+    stem = _PART_OF.get(path.stem, path.stem)
+    return sorted([*place.glob(f"test_{stem}*.py"), *place.glob(f"{stem}/test_*.py")])
 
 
 class _Mutated(MetaPathFinder, SourceFileLoader):

@@ -1,6 +1,8 @@
 """Each rule speaks past its threshold, and is silent just below it."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,6 +28,7 @@ from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS, Trace
 
 NOTHING = explain(events())
 NO_TIMELINE = timeline_of(events())
+ADVICE = Path(__file__).parents[2] / "docs" / "advice.md"
 
 
 def exposed_waits(ps: int | None) -> Collectives:
@@ -46,6 +49,23 @@ def test_exposed_collectives_are_told_from_a_tenth_of_the_devices_time_on():
         "exposed_collectives", 20, 0.1, {"device": "gpu:0", "most": 0.2}
     )
     assert advice.exposed_collectives(partition(two_gpus(19)), exposed_waits(0)) is None
+
+
+def test_the_device_with_the_largest_share_of_exposed_collectives_is_named():
+    """Of a window of 100 on one clock and of 1,000 on the other."""
+    tables = [
+        events(("a/gpu:0", "collective", 0, 60), ("a/gpu:0", "compute", 60, 100), host="a", clock="a"),
+        events(("b/gpu:0", "collective", 0, 90), ("b/gpu:0", "compute", 90, 1000), host="b", clock="b"),
+    ]
+    finding = advice.exposed_collectives(partition(concat(EVENT_COLUMNS, tables)), exposed_waits(0))
+    assert finding.evidence == {"device": "a/gpu:0", "most": 0.6}
+    tables[1] = events(("b/gpu:0", "collective", 0, 3), ("b/gpu:0", "compute", 3, 10), host="b", clock="b")
+    finding = advice.exposed_collectives(partition(concat(EVENT_COLUMNS, tables)), exposed_waits(0))
+    assert finding.evidence == {"device": "a/gpu:0", "most": 0.6}
+    table = partition(
+        events(("gpu:0", "collective", 0, 100), ("gpu:1", "collective", 0, 20), ("gpu:1", "compute", 20, 100))
+    )
+    assert advice.exposed_collectives(table, exposed_waits(0)).evidence == {"device": "gpu:0", "most": 1.0}
 
 
 def test_exposed_collectives_that_mostly_wait_are_not_for_a_scheduler_to_hide():
@@ -243,6 +263,13 @@ def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
     assert advice.idle_causes(NO_TIMELINE, window, replace(idle, by_device=by_device.assign(cause="unexplained"))) == []
 
 
+def test_idle_time_is_told_from_the_shares_on_that_are_documented():
+    (line,) = (line for line in ADVICE.read_text("utf-8").splitlines() if line.startswith("| `host_bound`, "))
+    rules, text = re.findall(r"`(\w+)`", line.split("|")[1]), line.split("|")[2]
+    shares = [int(share) / 100 for share in re.findall(r"(\d+) %", text.split(" or more")[0])]
+    assert dict(advice.IDLE.values()) == dict(zip(rules, shares, strict=True))
+
+
 def test_launches_and_copies_in_a_loop_of_a_program_are_told():
     table, launches = work(
         ("gpu:0", "compute", 0, 10, -5), ("gpu:0", "memcpy", 30, 40, 20), ("gpu:0", "memcpy", 45, 50, 42)
@@ -320,12 +347,42 @@ def test_contention_needs_both_overlap_and_stretch(overlap, stretch, expected):
         assert (findings[0].cost_ps, findings[0].evidence["device"]) == (25, "cpu:0")
 
 
+def test_each_phase_is_asked_for_contention_whatever_is_unknown_of_those_before_it():
+    """Other processes ran in the first; the second has no stretch, the third no overlap, and the fourth too little."""
+    nothing = breakdown(timeline_of(events()))
+    ratios = {"busy": 1.0, "unlike": 1.0, "alone": None, "apart": 0.1, "both": 1.0}
+    inside = {
+        name: replace(nothing, pairs=pd.DataFrame({"ratio_min": pd.array([ratio], "Float64")}))
+        for name, ratio in ratios.items()
+    }
+    of_phase = {"device": "gpu:0", "kind": "compute", "busy_ps": 200, "alone_ps": 100, "stretch": 2.0}
+    stretch = pd.DataFrame([{"name": name} | of_phase for name in ratios]).astype({"stretch": "Float64"})
+    stretch.loc[stretch["name"] == "unlike", "stretch"] = pd.NA
+    marks = replace(phases(events()), table=pd.DataFrame({"name": [*ratios]}), stretch=stretch)
+    load = Machine(pd.DataFrame({"phase": ["busy"], "is_busy": [True]}))
+    assert [finding.evidence["phase"] for finding in advice.contention(marks, inside, load)] == ["both"]
+
+
+def test_time_has_no_share_of_windows_that_last_none():
+    assert advice._cost([3, 4], partition(events())) == (7, 0.0)
+    assert advice._cost([3, 4], partition(two_gpus(0))) == (7, 0.035)
+
+
 def test_devices_that_took_turns_are_told():
     turns = events(("gpu:0", "compute", 0, 50), ("gpu:1", "compute", 46, 100))
     finding = advice.took_turns(partition(turns), breakdown(timeline_of(turns)))
     assert finding == Finding("took_turns", 50, 0.25, {"devices": 2, "ratio_min": 0.08})
     together = events(("gpu:0", "compute", 0, 55), ("gpu:1", "compute", 46, 100))
     assert advice.took_turns(partition(together), breakdown(timeline_of(together))) is None
+
+
+def test_gaps_whose_time_may_all_be_recorded_add_nothing_to_what_is_not():
+    longest = pd.DataFrame(
+        {"unrecorded_ps": [60, 5, 10, None], "idle_ps": [70, 40, 10, 900], "host_bound_ps": [65, 10, 10, 900]}
+    )
+    calls = replace(NOTHING.host_api, longest=longest.astype("Int64"))
+    assert advice._unrecorded(calls, 100) == {"unrecorded": 0.65}
+    assert advice._unrecorded(calls, 130) == {}
 
 
 def test_a_device_that_hardly_worked_takes_no_turns():
@@ -344,6 +401,12 @@ def test_findings_stand_in_order_of_cost_and_none_asks_a_cpu_for_what_it_cannot_
     mixture = timeline_of(events(("gpu:0", "compute", 0, 1), ("cpu:0", "compute", 0, 1)))
     assert advice.by_cost(mixture, []).backend == ""
     assert np.isclose(sum(finding.share for finding in on_gpu.findings), 0.3)
+
+
+def test_a_finding_without_a_cost_stands_behind_one_of_any_cost():
+    free, cheap, none = Finding("took_turns", None, None), Finding("host_bound", 1, 0.1), Finding("stragglers", 0, 0.0)
+    timeline = timeline_of(two_gpus(0))
+    assert advice.by_cost(timeline, [free, none, cheap]).findings == (cheap, free, none)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tracekit.analysis.collectives import (
 )
 from tracekit.columns import records
 from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import Trace
 
 MS = 10**9
 
@@ -252,6 +253,19 @@ def test_of_many_ranks_a_few_may_be_missing_from_all_collectives_but_not_from_so
     assert analyse(*every, *fewer).table["wait_ps"].isna().tolist() == [False, True]
     assert analyse(*fewer).table["wait_ps"].isna().tolist() == [False]
     assert analyse(*every[:60]).table["wait_ps"].isna().tolist() == [True]  # a sixteenth of them is too much
+
+
+def test_nothing_is_said_of_the_waiting_for_what_a_window_cut_on_all_devices():
+    row_dicts = [
+        row(f"gpu:{k}", start + 10 * k, start + 100, sequence=start, group="g", ranks="0,1")
+        for start in (0, 200)
+        for k in range(2)
+    ]
+    inside = timeline_of(Trace(events=table(*row_dicts))).narrowed([[0, 250]])
+    assert plain(collectives(inside).table[["devices", "wait_ps"]]) == [
+        {"devices": 2, "wait_ps": 10},
+        {"devices": 2, "wait_ps": None},
+    ]
 
 
 def test_devices_whose_collectives_were_not_matched_say_so():

@@ -99,6 +99,17 @@ def test_a_rank_that_its_collectives_name_and_no_file_holds_is_missing():
     assert result.rows == ""
 
 
+def test_hosts_whose_names_count_no_ranks_do_not_tell_which_rank_is_missing():
+    for name, absent in (("rank", "1"), ("process", None), ("host", None)):
+        rows = [
+            each | {"host": f"{name}{rank}", "device": f"{name}{rank}/gpu:0"}
+            for rank in (0, 2)
+            for each in reduces(rank)
+        ]
+        (group,) = look(rows).groups.astype(object).where(lambda table: table.notna(), None).to_dict("records")
+        assert (group["ranks"], group["devices"], group["absent"]) == (3, 2, absent)
+
+
 def test_where_collectives_name_no_ranks_those_of_the_job_must_be_there():
     (group,) = look(reduces(0, 2, names=None), 6).groups.to_dict("records")
     assert (group["ranks"], group["devices"], group["absent"]) == (6, 2, "1, 3-5")

@@ -31,6 +31,15 @@ def test_spans_are_merged_by_thread_and_by_what_they_prove():
     assert activity_times(host_spans()) == {}
 
 
+def test_a_lowering_proves_that_a_compiler_ran_only_before_one_does():
+    names = ("lower_sharding_computation", "lower_sharding_computation", "backend_compile")
+    for count, times in ((1, {}), (2, {}), (3, {("h", "", "main"): [[2, 3], [4, 6]]})):
+        spans = host_spans(*((name, 2 * at, 2 * at + 1 + at // 2) for at, name in enumerate(names[:count])))
+        told = activity_times(spans)
+        assert {thread: kinds[Activity.COMPILING].tolist() for thread, kinds in told.items()} == times
+        assert all([*kinds] == [Activity.COMPILING] for kinds in told.values())
+
+
 def test_the_dispatcher_of_a_host_is_the_only_thread_that_calls_jitted_functions():
     dispatch_spans = host_spans(("PjitFunction(f)", 0, 1, "python"), ("PJRT_LoadedExecutable_Execute", 0, 1, "python"))
     assert dispatchers(dispatch_spans) == {"h": ("h", "", "python")}
@@ -85,6 +94,18 @@ def test_the_call_that_started_a_copy_was_blocked_by_it_if_it_returned_after_its
     assert {thread: [times.tolist() for times in both] for (_, _, thread), both in blocked.items()} == {
         "t": [[[0, 60]], []],
         "u": [[[1, 50]], []],
+    }
+
+
+def test_waits_of_which_nothing_tells_what_for_are_merged_by_thread():
+    """A call, a wait and a span of one thread, and a span of another; a call so called that is a wait too is that."""
+    launches = calls((None, 10 * US, 30 * US, "t", "Wait for it"), (None, 60 * US, 61 * US, "t", "Wait for it"))
+    syncs = waits(*({"thread": "t", "start": at * US, "end": (at + 20) * US, "on_device": None} for at in (20, 60)))
+    spans = host_spans(("Wait for it", 90 * US, 95 * US, "t"), ("Wait for it", 5 * US, 8 * US, "u"))
+    unknown = host_activity(timeline_of(Trace(work(), launches=launches, syncs=syncs, spans=spans))).unknown
+    assert {thread: (times // US).tolist() for (_, _, thread), times in unknown.items()} == {
+        "t": [[10, 40], [60, 80], [90, 95]],
+        "u": [[5, 8]],
     }
 
 

@@ -2,6 +2,7 @@
 
 import statistics
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,6 +170,21 @@ def test_work_begun_in_two_rounds_at_once_counts_once():
     # Two ops in two rounds are one a round, as in the solo phase.
     assert stretch.loc[("both", "gpu:0", "compute"), "alone_ps"] == 2
     assert stretch.loc[("both", "gpu:0", "compute"), "stretch"] == 1.5
+
+
+def test_phases_remain_of_which_all_rounds_lie_in_the_windows():
+    table = events(*(("gpu:0", "compute", start, start + 2) for start in (6, 10, 13, 21)))
+    result = phases(trace(table, spans(("a", 5, 10), ("b", 12, 15), ("a", 20, 25), ("c", 10, 12))))
+    for window, names in (
+        ([[0, 30]], "acb"),
+        ([[5, 25]], "acb"),
+        ([[6, 25]], "cb"),
+        ([[5, 12], [20, 25]], "ac"),
+        ([], ""),
+    ):
+        inside = result.inside({"": np.array(window, np.int64).reshape(-1, 2)})
+        assert sorted(inside.table["name"]) == sorted(inside.windows) == sorted(names)
+        assert set(inside.rounds["name"]) == set(names)
 
 
 def test_stretch_is_null_where_only_the_copies_differ():

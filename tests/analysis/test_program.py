@@ -84,12 +84,12 @@ def test_a_step_is_one_program_if_each_device_executes_one():
 @pytest.mark.parametrize(("calls_a_step", "expected"), [(1, True), (2, False), (0, False)])
 def test_without_numbers_of_executions_the_calls_of_jitted_functions_tell_it(calls_a_step, expected):
     table, launches = launched(
-        *(("gpu:0", "compute", 100 * step + 10, 100 * step + 90, 100 * step) for step in range(3))
+        *(("gpu:0", "compute", 100 * step + 10, 100 * step + 90, 100 * step) for step in range(5))
     )
-    marks = [("train", step, 100 * step, 100 * step + 99) for step in range(3)]
+    marks = [("train", step, 100 * step, 100 * step + 99) for step in range(5)]
     called = [
         ("PjitFunction(f)", None, 100 * step + at, 100 * step + at + 1)
-        for step in range(3)
+        for step in range(5)
         for at in range(calls_a_step)
     ]
     trace = Trace(table, launches=launches, spans=annotations(*marks, *called))

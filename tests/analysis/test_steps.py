@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.stepped import annotations, join, timeline, work
-from tracekit.analysis.steps import STEP_COLUMNS, SUMMARY_COLUMNS, TYPICAL_COLUMNS, steps
+from tracekit.analysis.steps import PARTS, STEP_COLUMNS, SUMMARY_COLUMNS, TYPICAL_COLUMNS, steps
 from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import CELLS
 
@@ -108,6 +108,14 @@ def test_the_typical_step_is_made_of_those_that_count_and_are_no_outlier():
         ("gpu:0", 5, 50, 30, 10, 0, 10, 0.6),
         ("gpu:1", 5, 50, 30, 10, 0, 10, 0.6),
     ]
+
+
+def test_steps_that_last_no_time_are_made_of_no_shares():
+    marks = annotations(("warm up", 0, 3, 3), *(("train", at, 10 * at, 10 * at + 10) for at in range(1, 4)))
+    typical = steps(timeline(work(*(("gpu:0", "compute", at, at + 5, at) for at in (12, 22, 32))), marks)).typical
+    assert typical["wall_ps"].tolist() == [0, 37]
+    for part in PARTS:
+        assert [pd.isna(ratio) for ratio in typical[f"{part}_ratio"].tolist()] == [True, False]
 
 
 def test_a_slow_step_is_laid_to_the_device_that_worked_longer_and_not_to_the_one_that_waited():

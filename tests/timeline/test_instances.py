@@ -46,6 +46,18 @@ def test_different_numbers_in_a_group_are_never_one_even_at_the_same_time():
     assert (instance_of, by(instances)) == ([0, 1], ["nothing", "nothing"])
 
 
+@pytest.mark.parametrize(("start", "instance_of"), [(9, [0, 0]), (10, [0, 0]), (11, [0, 1])])
+def test_the_same_number_in_a_group_is_one_collective_unless_a_rank_left_before_another_came(start, instance_of):
+    rows_of = [row("gpu:0", 0, 10, group="dp", sequence=7), row("gpu:1", start, 20, group="dp", sequence=7)]
+    assert match_rows(*rows_of)[0] == instance_of
+
+
+@pytest.mark.parametrize(("world_size", "is_complete"), [(None, True), (1, True), (2, True), (3, False)])
+def test_a_collective_whose_ranks_are_not_told_is_complete_where_all_of_the_jobs_are_there(world_size, is_complete):
+    both = rows(table(row("gpu:0", 0, 10, group="dp", sequence=7), row("gpu:1", 0, 10, group="dp", sequence=7)))
+    assert match(both, world_size).complete.tolist() == [is_complete]
+
+
 def test_an_op_that_an_execution_runs_several_times_is_matched_by_how_often_it_ran():
     loop = {"hlo_op": "psum.1", "hlo_module": "jit_f"}
     row_dicts = [
@@ -196,6 +208,13 @@ def test_records_that_are_missing_in_several_places_part_only_themselves():
     second = [row("gpu:1", 100 * k + 20, 100 * k + 51) for k in range(12) if k not in (3, 7)]
     instance_of, _ = match_rows(*first, *second)
     assert instance_of == [*range(12), 0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
+
+
+def test_of_collectives_of_which_half_would_be_matched_nothing_tells_by_how_much_a_device_is_shifted():
+    first, second = [row("gpu:0", 51, 80)], [row("gpu:1", *times) for times in ((33, 60), (69, 82), (82, 110))]
+    assert match_rows(*first, *second)[0] == [1, 0, 2, 3]
+    # With two of three, most tell it.
+    assert match_rows(*first, *second[:2])[0] == [1, 0, 1]
 
 
 def test_a_loop_of_which_one_device_missed_the_first_round_is_not_counted_from_there():

@@ -3,10 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.collective_frames import row, table
 from tracekit.analysis.completeness import completeness
 from tracekit.columns import frame
+from tracekit.timeline import lost_launches
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import LAUNCH_COLUMNS, SYNC_COLUMNS, Trace
 
@@ -65,6 +68,15 @@ def test_kernels_that_stop_are_lost_where_a_wait_for_them_returned(wait, is_proo
     assert lost(STOPPED, [{"start_ps": LATE, **wait}]) == ((40, 100) if is_proof else None)
 
 
+def test_a_host_of_which_few_launches_have_a_row_has_lost_the_others():
+    assert lost([(KERNEL, "s7", True), *[(KERNEL, "s7", False)] * 40, (KERNEL, "s7", True)]) == (40, 42)
+
+
+@pytest.mark.parametrize(("recorded", "told"), [(379, (20, 399)), (380, None), (400, None)])
+def test_launches_without_rows_are_lost_if_they_are_more_than_a_twentieth(recorded, told):
+    assert lost([*[(KERNEL, "s7", True)] * (recorded - 1), *[(KERNEL, "s7", False)] * 20, (KERNEL, "s7", True)]) == told
+
+
 def test_a_wait_before_the_last_launches_is_no_proof_of_these():
     assert lost([*STOPPED, *[(KERNEL, "s7", False)] * 50], [{"start_ps": 995 * US}]) == (40, 100)
     assert lost(STOPPED) is None
@@ -101,3 +113,38 @@ def test_a_stream_wait_that_tells_nothing_is_for_the_stream_for_which_its_call_w
 def test_a_function_of_the_host_has_no_row():
     calls = [*[(KERNEL, "s7", True)] * 60, *[("cudaLaunchHostFunc", "s7", False)] * 40, (KERNEL, "s7", True)]
     assert lost(calls) is None
+
+
+@st.composite
+def put_to_work(draw):
+    """Calls (sort, start), the rows (call, lane) that they launched, and until when each lane is known to have run."""
+    calls = draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), min_size=1, max_size=6))
+    on = st.tuples(st.integers(0, len(calls) - 1), st.integers(0, 2))
+    return (
+        calls,
+        draw(st.lists(on, min_size=1, max_size=10)),
+        draw(st.lists(st.integers(0, 40), min_size=3, max_size=3)),
+    )
+
+
+@given(put_to_work())
+def test_calls_ran_until_all_lanes_did_on_which_calls_like_them_put_much_work_to_the_end(drawn):
+    calls, work, until = drawn
+    expected = []
+    for sort, _ in calls:
+        starts = sorted((calls[call][1], lane) for call, lane in work if calls[call][0] == sort)
+        lanes = {
+            lane: [start for start, other in starts if other == lane] for lane in dict.fromkeys(on for _, on in starts)
+        }
+        counts = [
+            lane
+            for lane, own in lanes.items()
+            if 4 * len(own) >= len(starts) and own[-1] >= starts[len(starts) // 2][0]
+        ]
+        expected.append(min((until[lane] for lane in counts), default=np.iinfo(np.int64).max))
+    sort, start = (np.array(column) for column in zip(*calls, strict=True))
+    call, lane = (np.array(column) for column in zip(*work, strict=True))
+    known = lost_launches._Work(call, call, lane, lane)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lost_launches, "_FEW", 0.25)
+        assert lost_launches._first_until(sort, known, np.array(until), start).tolist() == expected

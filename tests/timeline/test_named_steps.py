@@ -1,10 +1,21 @@
 """Which spans are steps by what they are called: those that say so, or the one name that counts."""
 
+import re
+from itertools import pairwise
+
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.stepped import annotations, boundaries, join, steps_of, table, timeline, work
+from tracekit.columns import frame
+from tracekit.timeline.named_steps import step_spans
+from tracekit.timeline.rows import rows
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS
 
+NO_ROWS = rows(frame(EVENT_COLUMNS))
 WORK = work(*(("gpu:0", "compute", at, at + 5, at) for at in range(0, 60, 10)))
 
 
@@ -87,6 +98,8 @@ def test_spans_before_between_and_after_what_executes_programs_lie_in_none_of_it
         (["pair 1 1", "pair 2 2", "pair 3 3"], [None] * 3),  # two numbers grow
         (["layer 1", "layer 2", "layer 3"], [None] * 3),  # parts of a model
         (["forward", "forward", "forward"], [None] * 3),
+        (["1 of 9 in 9 by 9", "2 of 9 in 9 by 9", "3 of 9 in 9 by 9"], [1, 2, 3]),
+        (["1 of 9 in 9 by 9, 9", "2 of 9 in 9 by 9, 9", "3 of 9 in 9 by 9, 9"], [None] * 3),  # too many numbers
     ],
 )
 def test_a_name_counts_if_one_number_of_it_grows_by_the_same_three_times(texts, told):
@@ -126,11 +139,19 @@ def test_a_name_counts_if_half_of_what_is_launched_from_one_to_the_next_is_launc
     assert numbers(named(*spans)) == told
 
 
+def test_the_time_in_which_a_name_counts_nothing_makes_it_none_that_counts_most():
+    """A name that counts on one thread and not on another takes the time of the one alone."""
+    outer = [(f"request {place}", 20 * place, 20 * place + 18) for place in range(3)]
+    inner = [(f"copy of {place}", 20 * place, 20 * place + 17) for place in range(3)]
+    aside = named(*((f"copy of {place % 2}", 20 * place, 20 * place + 18) for place in range(3)), thread="other")
+    assert numbers(join([named(*outer, *inner), aside])) == [0, 1, 2] + [None] * 6
+
+
 @pytest.mark.parametrize(("outer", "inner"), [("a", "z"), ("z", "a")])
 def test_what_counts_nothing_stands_in_the_way_of_no_name_that_counts(outer, inner):
     requests = [(f"{outer} {place}", 20 * place, 20 * place + 18) for place in range(3)]
     copies = [(f"{inner} {place}", 20 * place + 1, 20 * place + 6) for place in range(3)]
-    others = [("load", 20 * place + 2, 20 * place + 12) for place in range(3)]
+    others = [(name, 20 * place + 2, 20 * place + 12) for place, name in enumerate(["load", "load", "m 1 2 3 4 5"])]
     assert numbers(named(*requests, *copies, *others)) == [0, 1, 2] + [None] * 6
 
 
@@ -163,6 +184,13 @@ def test_what_a_library_runs_around_each_step_is_one_by_its_order(name):
         (name, 1, 9, 19),
         (name, 2, 19, 29),
     ]
+
+
+def test_what_a_library_runs_around_each_step_is_numbered_on_each_thread_for_itself():
+    threads = [
+        named(*(("train_step", 10 * at, 10 * at + 9) for at in range(count)), thread=f"t{count}") for count in (3, 2, 4)
+    ]
+    assert numbers(join(threads)) == [0, 1, 2, 0, 1, 0, 1, 2, 3]
 
 
 def test_the_hull_of_the_parts_of_a_step_is_the_step():
@@ -217,6 +245,7 @@ def test_sections_of_a_program_are_no_steps():
 def test_a_name_of_each_step_tells_steps_if_most_work_is_launched_in_it(name):
     assert numbers(named((name, 0, 9), (name, 10, 19), (name, 20, 29))) == [0, 1, 2]
     assert numbers(named((name, 6, 9), (name, 16, 19), (name, 26, 29))) == [None] * 3
+    assert numbers(named((name, 0, 5), (name, 11, 12), (name, 30, 35))) == [0, 1, 2]  # half of it
     assert numbers(named((name, 0, 59))) == [None]  # once around all is no step
 
 
@@ -264,3 +293,163 @@ def test_forward_passes_tell_steps_only_where_half_of_the_work_is_launched_in_th
     for last, told in ((30, [None] * 4), (40, [0, 1, 2, None])):
         spans = named(*(("forward_step", at, at + 4) for at in (0, 10, 20, last)))
         assert numbers(spans, eight) == told
+
+
+def launched_in(steps: list[tuple], launches: list[tuple[str, int]]) -> tuple[int, int]:
+    """How many launches (host, time) begin in the steps (host, start, end), and from a host's first to its last."""
+    inside = between = 0
+    for host, at in launches:
+        own = [(start, end) for of, start, end in steps if of == host and start < end]
+        inside += any(start <= at < end for start, end in own)
+        between += bool(own) and min(own)[0] <= at < max(end for _, end in own)
+    return inside, between
+
+
+def counted(texts: list[list[int]], passes: list[int]) -> list[int] | None:
+    """The figure that counts among those of each span of one thread, as passes over the data began before each."""
+    columns = []
+    for at in range(len(texts[0])):
+        own = [text[at] for text in texts]
+        stride = own[1] - own[0] if len(own) > 2 else 0
+        goes_on = [after - before == stride for before, after in pairwise(own)]
+        others = [
+            any(b > a for place, (a, b) in enumerate(zip(*two, strict=True)) if place != at) for two in pairwise(texts)
+        ]
+        anew = [
+            after <= before and (other or begun > had)
+            for (before, after), other, (had, begun) in zip(pairwise(own), others, pairwise(passes), strict=True)
+        ]
+        if stride > 0 and all(map(max, goes_on, anew)) and 2 * sum(goes_on) >= len(own) - 1:
+            columns.append(own)
+    return columns[0] if len(columns) == 1 else None
+
+
+def told_by_counting(marks: list[tuple], launches: list[tuple[str, int]]) -> list[int | None]:
+    """The step of each span (thread, name, start, end): the thread's first letter is its host."""
+    templates: dict[str, list[tuple[int, int]]] = {}
+    for template in dict.fromkeys(re.sub(r"\d", "#", name) for name in sorted({mark[1] for mark in marks})):
+        steps = templates.setdefault(template, [])
+        for thread in dict.fromkeys(mark[0] for mark in marks):
+            own = [at for at, mark in enumerate(marks) if (mark[0], re.sub(r"\d", "#", mark[1])) == (thread, template)]
+            own.sort(key=lambda at: marks[at][2])
+            begins = [mark[2] for mark in marks if mark[0] == thread and mark[1].startswith("epoch")]
+            if not own or any(marks[after][2] < marks[before][3] for before, after in pairwise(own)):
+                continue
+            figures = [[*map(int, re.findall(r"\d", marks[at][1]))] for at in own]
+            numbers = counted(figures, [sum(begin <= marks[at][2] for begin in begins) for at in own])
+            steps += zip(own, numbers or (), strict=bool(numbers))
+    time = {name: sum(marks[at][3] - marks[at][2] for at, _ in steps) for name, steps in templates.items()}
+    told: list[int | None] = [None] * len(marks)
+    for name in sorted((name for name in time if time[name]), key=lambda name: ("epoch" in name, -time[name])):
+        steps = templates[name]
+        inside, between = launched_in([(marks[at][0][0], *marks[at][2:]) for at, _ in steps], launches)
+        if 2 * between >= len(launches) > 0 and 2 * inside >= between:
+            for at, number in steps:
+                told[at] = number
+            break
+    return told
+
+
+@st.composite
+def counting(draw):
+    """Spans of several threads whose names mostly count, and launches."""
+    small = st.integers(0, 3)
+    marks = []
+    for thread in ("a1", "a2", "b1")[: draw(small)]:
+        for template in draw(st.lists(st.sampled_from(["request {0}", "e{1}s{0}", "epoch {0}"]), unique=True)):
+            start, number, stride, outer = draw(small), draw(small), draw(st.sampled_from([1, 1, 1, 2, 0])), 0
+            gaps, jumps = draw(st.sampled_from([([0, 1, 4], 0), ([0, 2], 2), ([-1, 1, 1], 0)]))
+            for _ in range(draw(st.integers(2, 5))):
+                size = draw(st.integers(0, 6))
+                marks.append((thread, template.format(number % 10, outer), start, start + size))
+                start += size + draw(st.sampled_from(gaps))
+                number += stride
+                if draw(st.integers(1, 4)) <= jumps:
+                    number, outer = draw(small), outer + draw(st.integers(0, 1))
+    return draw(st.permutations(marks)), draw(
+        st.lists(st.tuples(st.sampled_from("aab"), st.integers(0, 24)), max_size=6)
+    )
+
+
+@settings(max_examples=150)
+@given(counting())
+def test_what_counts_is_what_a_look_at_each_thread_finds(drawn):
+    marks, launches = drawn
+    texts = {
+        "host": [mark[0][0] for mark in marks],
+        "thread": [mark[0] for mark in marks],
+        "name": [mark[1] for mark in marks],
+    }
+    times = {"start_ps": [mark[2] for mark in marks], "end_ps": [mark[3] for mark in marks]}
+    spans = frame(SPAN_COLUMNS, texts | times)
+    moments = [at for _, at in launches]
+    calls = {
+        "host": [host for host, _ in launches],
+        "thread": ["t"] * len(launches),
+        "name": ["launch"] * len(launches),
+    }
+    calls = frame(LAUNCH_COLUMNS, calls | {"start_ps": moments, "end_ps": moments})
+    told = step_spans(NO_ROWS, spans, calls)["step"].tolist()
+    assert [None if pd.isna(step) else step for step in told] == told_by_counting(marks, launches)
+
+
+def hulls(parts: list[tuple]) -> list[tuple[int, int, int, int]] | None:
+    """The place, number, begin and end of each step of the parts (thread, number, start, end, place); None if none."""
+    steps = []
+    for thread in sorted({part[0] for part in parts}):
+        own = sorted((part for part in parts if part[0] == thread), key=lambda part: part[2])
+        runs = [own[:1]]
+        for before, after in pairwise(own):
+            if after[1] < before[1] and after[1] != min(part[1] for part in own):
+                return None
+            runs.append([after]) if after[1] != before[1] else runs[-1].append(after)
+        usual = sorted(map(len, runs))[(len(runs) - 1) // 2]
+        whole = [at for at, run in enumerate(runs) if len(run) >= usual]
+        steps += [(*run[0][4:], *run[0][1:3], max(part[3] for part in run)) for run in runs[whole[0] : whole[-1] + 1]]
+    return steps
+
+
+@st.composite
+def parts_of_steps(draw):
+    """Parts (thread, part, number, start, end) of steps of one or two threads, most of them in order."""
+    parts = []
+    for thread in "ab"[: draw(st.integers(1, 2))]:
+        start = draw(st.integers(0, 3))
+        for number in draw(st.sampled_from([range(4), range(2, 5), [0, 1, 2, 0, 1], [0, 1, 0, 1, 2], [1, 2, 0, 1]])):
+            for part in draw(
+                st.sampled_from([["load", "run"], ["load", "run"], ["run"], ["load"], ["run", "run", "load"]])
+            ):
+                size = draw(st.integers(0, 9))
+                parts.append((thread, part, number, start, start + size))
+                start += draw(st.integers(1, 6))
+    return parts
+
+
+@settings(max_examples=60)
+@given(parts_of_steps())
+def test_the_hulls_of_parts_are_those_of_a_look_at_each_thread(parts):
+    recurring = [
+        (thread, number, start, end, place)
+        for place, (thread, part, number, start, end) in enumerate(parts)
+        if len({other[2] for other in parts if other[1] == part}) >= 3
+    ]
+    steps = hulls(recurring) if recurring else []
+    if steps is None:
+        time = {
+            name: sum(part[4] - part[3] for part in parts if part[1] == name)
+            for name in sorted({parts[place][1] for *_, place in recurring})
+        }
+        longest = max(time, key=lambda name: time[name])
+        steps = hulls([part for part in recurring if parts[part[4]][1] == longest])
+    names = {
+        "host": ["h"] * len(parts),
+        "thread": [part[0] for part in parts],
+        "name": [f"step {part[2]}/{part[1]}" for part in parts],
+    }
+    spans = frame(
+        SPAN_COLUMNS, names | {"start_ps": [part[3] for part in parts], "end_ps": [part[4] for part in parts]}
+    )
+    told = step_spans(NO_ROWS, spans, frame(LAUNCH_COLUMNS))
+    places = np.flatnonzero(told["step"].notna())
+    found = told.iloc[places][["step", "start_ps", "end_ps"]].itertuples(index=False)
+    assert [(place, *map(int, step)) for place, step in zip(places, found, strict=True)] == sorted(steps or [])

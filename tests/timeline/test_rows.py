@@ -61,6 +61,18 @@ def test_each_device_has_the_host_and_the_clock_of_its_rows():
     ]
 
 
+def test_devices_are_found_by_their_names_and_by_their_clocks():
+    tables = [events((f"{host}/gpu:0", "compute", 0, 1), host=host, clock=clock) for host, clock in ("ax", "by", "cx")]
+    sorted_rows = rows(concat(EVENT_COLUMNS, tables))
+    assert [sorted_rows.number(device) for device in ("a/gpu:0", "b/gpu:0", "c/gpu:0")] == [0, 1, 2]
+    assert [sorted_rows.on_clock(clock) for clock in "xyz"] == [[0, 2], [1], []]
+    assert [sorted_rows.same_clock(device).tolist() for device in range(3)] == [
+        [True, False, True],
+        [False, True, False],
+        [True, False, True],
+    ]
+
+
 def test_a_row_belongs_to_the_launch_of_its_host_with_its_id():
     three = [("a/gpu:0", "compute", at, at + 1) for at in range(3)]
     table = concat(EVENT_COLUMNS, [events(*three, host="a"), events(("b/gpu:0", "compute", 0, 1), host="b")])

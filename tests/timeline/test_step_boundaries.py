@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.stepped import annotations, boundaries, join, steps_of, table, work
 from tracekit.timeline import step_boundaries
@@ -65,6 +67,13 @@ class TestAnnotations:
         assert steps.lacking.startswith("The steps are not known: no launch tells the step of the devices' work")
         assert len(steps.table) == 0
         assert steps_of(steps, device_work) == [-1] * 12
+
+    def test_hosts_ran_ahead_whose_devices_were_busy_at_most_ends_of_their_steps(self):
+        """The devices begin in the first, the third or the fourth of six steps of the host."""
+        for begin, is_told in ((1, False), (5, False), (7, True)):
+            device_work = work(*(("gpu:0", "compute", begin + 10 * at, begin + 10 * at + 10) for at in range(12)))
+            steps = boundaries(device_work, annotations(*(("train", at, 2 * at, 2 * at + 2) for at in range(6))))
+            assert (len(steps.table) > 0) is is_told
 
     def test_where_hosts_ran_ahead_without_launches_executions_tell_the_steps(self):
         device_work = work(
@@ -231,6 +240,36 @@ class TestAnnotations:
         )
         steps = boundaries(device_work, spans)
         assert steps_of(steps, device_work) == [0, 1, 1, 0, 1, 0]
+
+    def test_a_thread_beside_two_that_mark_the_steps_of_its_device_has_those_of_its_process(self):
+        """By the second one's marks, all but the first row would be of the second step."""
+        spans = join(
+            [
+                annotations(("train", 0, 0, 10), ("train", 1, 10, 20), thread="a"),
+                annotations(("train", 0, 0, 4), ("train", 1, 4, 20), thread="b"),
+            ]
+        )
+        device_work = both(
+            work(("gpu:0", "compute", 1, 2, 1), thread="a"),
+            work(("gpu:0", "compute", 3, 4, 3), first_id=10, thread="b"),
+            work(*(("gpu:0", "compute", at, at + 1, at) for at in (5, 8, 12)), first_id=20, thread="backward"),
+        )
+        assert steps_of(boundaries(device_work, spans), device_work) == [0, 0, 0, 0, 1]
+
+    def test_a_thread_without_annotations_has_the_steps_of_its_process_and_not_of_another_of_its_host(self):
+        spans = join(
+            [
+                annotations(*(("train", at, 10 * at, 10 * at + 10) for at in range(3)), process="1"),
+                annotations(*(("train", at, 4 * at, 4 * at + 4) for at in range(3)), process="2"),
+            ]
+        )
+        device_work = both(
+            *(
+                work(("gpu:0", "compute", at, at + 1, at), process=process, thread="backward", first_id=number)
+                for number, (process, at) in enumerate([("1", 2), ("1", 9), ("1", 12), ("2", 3), ("2", 9)])
+            )
+        )
+        assert steps_of(boundaries(device_work, spans), device_work) == [0, 0, 1, 0, 2]
 
     def test_a_thread_that_marks_some_of_its_processs_steps_has_its_processs_times_of_the_others(self):
         spans = join(
@@ -536,3 +575,43 @@ def test_inside_windows_are_the_steps_that_lie_whole_in_one_of_them(windows, ins
     assert found.step_of.tolist() == [inside.index(step) if step in inside else -1 for step in range(3)]
     assert bool(found.lacking) is not bool(inside)
     assert steps_inside(steps, steps.step_of, {"other": np.array([[0, 99]])}).table.empty
+
+
+@st.composite
+def launched_steps(draw):
+    """Steps (start, end) of a thread, and rows (device, kind, start, end, launched at): one or more of each step."""
+    small = st.integers(0, 6)
+    steps, at = [], 10
+    for _ in range(draw(st.integers(1, 4))):
+        start = at + draw(st.sampled_from([0, 0, 1, 3]))
+        at = start + draw(st.integers(1, 8))
+        steps.append((start, at))
+    launched = [start for start, _ in steps] + draw(st.lists(st.integers(4, at + 3), max_size=6))
+    rows = []
+    for number, moment in enumerate(launched):
+        kind = st.sampled_from(["compute", "collective", "memcpy", "memset"])
+        start = moment + draw(small)
+        device = draw(st.sampled_from(["gpu:0", "gpu:1"]))
+        rows.append((device, "compute" if number < len(steps) else draw(kind), start, start + draw(small), moment))
+    return steps, rows
+
+
+@settings(max_examples=30)
+@given(launched_steps())
+def test_launched_work_is_of_the_step_that_launched_it_which_ends_when_it_is_done(drawn):
+    steps, rows = drawn
+    first = steps[0][0]
+    # The time between two annotations is of the later one's step; what is launched behind the last is of none.
+    place = [-1 if row[4] < first else sum(end <= row[4] for _, end in steps) for row in rows]
+    device_work = work(*rows)
+    found = boundaries(device_work, annotations(*(("train", at, *step) for at, step in enumerate(steps))))
+    assert steps_of(found, device_work) == [-1 if at == len(steps) else at for at in place]
+    edge = max([first, *(row[3] for row in rows if row[4] < first and row[1] in ("compute", "collective"))])
+    expected = []
+    for at, (_, host_end) in enumerate(steps):
+        own = [row for row, of_step in zip(rows, place, strict=True) if of_step == at]
+        end = max(host_end, *(row[3] for row in own if row[1] in ("compute", "collective")), edge if at else 0)
+        edge = min(edge, end)
+        expected.append((edge, end, min(row[2] for row in own), max(row[3] for row in own), len(own)))
+        edge = end
+    assert table(found, *WINDOW[1:], "device_start_ps", "device_end_ps", "rows") == expected

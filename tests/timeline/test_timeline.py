@@ -27,7 +27,7 @@ from tracekit.report.terminal import printout
 from tracekit.timeline import rows as rows_module
 from tracekit.timeline import timeline as module
 from tracekit.timeline.timeline import Timeline, timeline_of
-from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, OP_COLUMNS, SPAN_COLUMNS, Trace
+from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, SPAN_COLUMNS, Trace
 
 # The parts, and the function that makes each from others.
 MADE_BY = {
@@ -464,6 +464,25 @@ def test_a_timeline_that_nobody_holds_goes_at_once_with_all_its_parts():
         assert unions_ref() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "lossy", "is_left_out"), [(20, 1, False), (40, 1, True), (40, 2, False), (60, 2, True), (60, 3, False)]
+)
+def test_hosts_that_lost_what_they_launched_are_left_out_if_they_are_less_than_a_twentieth(hosts, lossy, is_left_out):
+    names = [f"host{number:02}" for number in range(hosts)]
+    launches = [calls(*((at, at, at + 1) for at in range(20)), host=name) for name in names[:lossy]]
+    rows = [events((f"{name}/gpu:0", "compute", 0, 1), host=name) for name in names]
+    recorded = Trace(
+        concat(EVENT_COLUMNS, rows),
+        launches=concat(LAUNCH_COLUMNS, launches),
+        hosts=frame(HOST_COLUMNS, {"host": names}),
+    )
+    kept = timeline_of(recorded).trace
+    left = names[lossy:] if is_left_out else names
+    assert (kept.hosts["host"].tolist(), sorted(kept.events["host"].unique())) == (left, left)
+    told = "host00, left out as 20 of 20 kernels and copies that it launched have no row on a device"
+    assert kept.losses["evidence"].tolist() == ([told + "; and 1 more" * (lossy - 1)] if is_left_out else [])
 
 
 @pytest.mark.parametrize(

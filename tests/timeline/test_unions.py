@@ -8,7 +8,16 @@ from tests.frames import events
 from tracekit import intervals as iv
 from tracekit import jit
 from tracekit.timeline.rows import rows
-from tracekit.timeline.unions import COLLECTIVE, COMPUTE, MEMORY, add_union_lengths, union_lengths, unions
+from tracekit.timeline.unions import (
+    COLLECTIVE,
+    COMPUTE,
+    MEMORY,
+    add_union_lengths,
+    first_coverage,
+    gaps,
+    union_lengths,
+    unions,
+)
 
 CODES = {"compute": COMPUTE, "collective": COLLECTIVE, "memcpy": MEMORY, "memset": MEMORY}
 some_rows = st.lists(
@@ -85,3 +94,30 @@ def test_the_lengths_of_keys_are_those_of_their_unions_compiled_or_not(some):
     length, reach = np.zeros(4, np.int64), np.full(4, -1)
     jit.compiled(add_union_lengths)(key, start, start + size, length, reach)
     assert length.tolist() == expected
+
+
+@given(some_rows)
+def test_a_gap_lies_between_the_row_that_ended_last_before_it_and_the_next_one(some):
+    sorted_rows = rows(events(*((device, kind, start, start + size) for device, kind, start, size in some)))
+    start, end = sorted_rows.start.tolist(), sorted_rows.end.tolist()
+    for device in range(len(sorted_rows.devices)):
+        places = range(sorted_rows.first[device], sorted_rows.first[device + 1])
+        lasting = [place for place in places if end[place] > start[place]]
+        expected = []
+        for at, after in enumerate(lasting):
+            last = max(((end[place], place) for place in lasting[:at]), default=(start[after], after))
+            if last[0] < start[after]:
+                expected.append((last[1], after))
+        before, after = gaps(sorted_rows, device)
+        assert list(zip(before.tolist(), after.tolist(), strict=True)) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 2)), max_size=12))
+def test_each_row_covers_what_none_of_its_key_before_it_did(some):
+    some.sort()
+    start, size, key = np.array(some, np.int64).reshape(-1, 3).T.copy()
+    expected = []
+    for at, (begin, long, own) in enumerate(some):
+        reach = max((other + its for other, its, of in some[:at] if of == own), default=begin)
+        expected.append(min(max(begin, reach), begin + long))
+    assert first_coverage(key, 3, start, start + size).tolist() == expected

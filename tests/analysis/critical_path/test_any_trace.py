@@ -191,8 +191,12 @@ def test_each_run_is_replayed_for_itself_and_so_is_its_path_found(case):
     assert [*zip(*(column.tolist() for column in list(vars(path).values())[3:]), strict=True)] == pieces
 
 
-@settings(max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 2), spans(), st.booleans()), max_size=12))
+FEW_WORKS = st.lists(st.tuples(st.integers(0, 2), spans(), st.booleans()), max_size=12)
+AT_ONCE = st.tuples(st.integers(0, 15), st.integers(0, 30)).map(lambda time: (time[0], sum(time)))
+
+
+@settings(max_examples=100)
+@given(FEW_WORKS | st.lists(st.tuples(st.just(0), AT_ONCE, st.just(False)), min_size=8, max_size=20))
 def test_the_predecessor_in_a_queue_is_what_ended_last_before(works):
     works.sort(key=lambda work: work[:2])
     queue, start, end, aside = (

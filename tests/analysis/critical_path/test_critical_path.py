@@ -12,8 +12,10 @@ from tests.graph_traces import trace
 from tests.idle_frames import call, row
 from tests.known_path import US, known_trace, path, step_table
 from tests.launch_frames import calls, host_spans, work
-from tracekit.analysis.critical_path.critical_path import PARTS, critical_path
+from tracekit.analysis.critical_path.critical_path import PARTS, _steps_of, critical_path
+from tracekit.analysis.critical_path.graph import graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths
+from tracekit.analysis.critical_path.stretches import LONGEST, Between, stretches
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed, refusals
 from tracekit.analysis.explain import explain
 from tracekit.analysis.steps import steps
@@ -424,6 +426,41 @@ def test_a_stretch_is_named_by_the_wait_of_its_own_thread_or_else_of_another_one
         ("host, nothing recorded", "u", "Wait for more", True, 70, 71),
     ]
     assert set(result.unexplained["on"] + result.unexplained["after"] + result.unexplained["until"]) == {"tfirstsecond"}
+
+
+def test_what_the_host_does_ahead_is_of_the_step_for_which_it_does_it():
+    """The host is through four steps before the device is through the first; its last call of each launches nothing."""
+    annotations = [("t", 10 * step, 10 * step + 10, "train", step) for step in range(4)]
+    calls = [("t", 10 * step + at, 10 * step + at + 2, step if at else None) for step in range(4) for at in (3, 0)]
+    rows_of = [
+        ("gpu:0", "s", "compute", 100 * step + 5, 100 * step + 90, {"correlation_id": step}) for step in range(4)
+    ]
+    timeline = timeline_of(trace(rows_of, sorted(calls), annotations))
+    dag = graph(timeline)
+    for counted, expected in (([0, 1, 2, 3], [0, 1, 2, 3]), ([1, 3], [0, 0, 1, 1])):
+        table = timeline.steps.table.iloc[counted].reset_index(drop=True).assign(clock="")
+        step_of = _steps_of(timeline, dag, table)
+        of_rows = step_of[dag.first[3] : dag.first[4]]
+        assert of_rows.tolist() == expected
+        of_calls = {int(start): int(step) for start, step in zip(dag.start[: dag.first[1]], step_of, strict=False)}
+        assert of_calls == {10 * step + at: expected[step] for step in range(4) for at in (0, 3)}
+
+
+def test_of_each_step_the_longest_stretches_are_named():
+    count = LONGEST + 2
+    step = np.repeat(np.arange(3, dtype=np.int32), count)
+    start = np.arange(len(step)) * 100
+    length = np.tile(np.arange(1, count + 1), 3)
+    nothing, part = np.zeros(0, np.int64), np.full(len(step), Part.UNEXPLAINED, np.int8)
+    paths = Paths(nothing, nothing, step, step, part, start, start + length)
+    lies = {place: Between("gpu:0", "h", "a", "b", None) for place in range(len(step))}
+    table = stretches(paths, lies, host_spans())
+    longest = list(range(count, count - LONGEST, -1))
+    assert list(zip(table["at"], table["time_ps"], strict=True)) == [(at, long) for at in range(3) for long in longest]
+
+
+def test_a_result_is_shown_in_a_line():
+    assert repr(path(known_trace(), step_table((0, 87 * US)))).startswith("<CriticalPath: steps 1, ")
 
 
 def test_a_stretch_is_during_a_wait_that_is_most_of_it_or_until_one_that_begins_later():

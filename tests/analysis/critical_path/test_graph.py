@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.graph_traces import graph_of, trace
-from tracekit.analysis.critical_path.graph import Dependency, Graph, graph
+from tracekit.analysis.critical_path.graph import Dependency, Graph, drop_contradicted, graph
 from tracekit.columns import concat
 from tracekit.timeline.rows import rows
 from tracekit.timeline.timeline import timeline_of
@@ -190,8 +193,9 @@ def graph_of_wait(row_end: int, wait_end: int) -> Graph:
     return graph_of(trace([row], [("t", 0, 2, 1)], syncs=[("t", 5, wait_end, None, None, "gpu:0", "a", 5)]))
 
 
-def test_a_wait_for_work_that_ended_later_is_dropped_and_its_length_proves_nothing():
-    dag = graph_of_wait(60 * 10**6, 40 * 10**6)
+@pytest.mark.parametrize("end_us", [60, 81])
+def test_a_wait_for_work_that_ended_later_is_dropped_and_its_length_proves_nothing(end_us):
+    dag = graph_of_wait(end_us * 10**6, 40 * 10**6)
     assert edge_counts(dag)[Dependency.THREAD_WAIT] == (0, 1)
     assert (dag.start[1], dag.end[1], dag.blank_waits) == (40 * 10**6, 40 * 10**6, 1)
 
@@ -324,6 +328,13 @@ def test_steps_waits_and_the_span_of_a_call_itself_prove_no_work():
     spans = [("t", 0, 40, "train", 3), ("t", 10, 20, "Wait for it"), ("t", 0, 10, "call"), ("u", 10, 20, "python")]
     assert host_work(spans, ("t", 0, 10), ("t", 20, 30)) == [0, 0]
     assert host_work([*spans, ("t", 5, 20, "python")], ("t", 0, 10), ("t", 20, 30)) == [0, 0]
+
+
+def test_a_thread_does_not_work_in_a_wait_in_which_it_calls():
+    rows_of = [("gpu:0", "s", "compute", at + 3, at + 4, {"correlation_id": at}) for at in (0, 20)]
+    waits = [("t", start, end, None, None, "gpu:0", "s", None) for start, end in ((60, 70), (10, 50))]
+    dag = graph_of(trace(rows_of, [("t", at, at + 2, at) for at in (0, 20)], [("t", -5, 80)], waits))
+    assert dag.lag_ps[dag.start.tolist().index(20)] == 10 - 2
 
 
 def test_a_thread_that_stands_still_while_another_launches_is_not_proven_at_work():
@@ -491,6 +502,27 @@ def test_a_call_long_after_one_that_launched_nothing_follows_that_one():
 def test_at_one_moment_nodes_without_length_stand_first():
     dag = graph_of(trace([("gpu:0", "s", "compute", 5, 9), ("gpu:1", "s", "compute", 5, 5)]))
     assert (dag.start.tolist(), dag.end.tolist(), dag.order.tolist()) == ([5, 5], [9, 5], [1, 0])
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(-1, 7), st.integers(-2, 2)), min_size=8, max_size=8
+    ),
+    st.permutations(range(8)),
+    st.integers(0, 4),
+    st.integers(4, 8),
+)
+def test_a_predecessor_is_dropped_that_ended_too_late_or_does_not_stand_before(nodes, ranks, low, high):
+    start, size, before, lags = (list(column) for column in zip(*nodes, strict=True))
+    end = [at + long for at, long in zip(start, size, strict=True)]
+    has = [at for at in range(low, high) if before[at] >= 0]
+    keeps = [at for at in has if end[before[at]] + lags[at] <= start[at] and ranks[before[at]] < ranks[at]]
+    dropped = set(has) - {*keeps}
+    columns = [np.array(column, dtype) for column, dtype in ((start, np.int64), (end, np.int64), (ranks, np.int32))]
+    predecessor, lag = np.array(before, np.int32), np.array(lags, np.int64)
+    assert drop_contradicted(*columns, predecessor, lag, low, high) == (len(has), len(keeps))
+    assert predecessor.tolist() == [-1 if at in dropped else value for at, value in enumerate(before)]
+    assert lag.tolist() == [0 if at in dropped else value for at, value in enumerate(lags)]
 
 
 @pytest.mark.parametrize("more", range(1, 5))

@@ -245,6 +245,14 @@ def test_what_nothing_explains_before_a_row_is_kept_whatever_the_host_did_not_do
     assert replay(dag, whole(dag, 10), scenarios, np.full(len(dag.start), -1, np.int32)).tolist() == [[10, 10, 7]]
 
 
+def test_what_ran_when_a_step_began_holds_up_what_follows_it():
+    """Its rest in the step is 10 long, and nothing explains the 5 behind it."""
+    dag = trace_graph(trace([("tpu:0", "o", "memcpy", 0, 20), ("tpu:0", "o", "compute", 25, 40)]))
+    scenarios = [Without(), Without((Part.MEMCPY,)), Without((Part.COMPUTE,))]
+    lengths = replay(dag, plan(dag, runs_of(dag, (10, 40))), scenarios, np.full(len(dag.start), -1, np.int32))
+    assert lengths.tolist() == [[30, 20, 15]]
+
+
 def test_a_step_in_which_nothing_ended_is_explained_by_nothing():
     dag = trace_graph(trace([(f"tpu:{k}", "o", "compute", 0, 20) for k in range(2)]))
     path = find_paths(dag, plan(dag, runs_of(dag, (0, 10, 20))), np.array([True, True]))

@@ -1,8 +1,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tracekit.analysis.collectives import rates
+from tracekit.vocabulary.collectives import OPERATIONS
 
 PS_PER_S = 10**12
 
@@ -74,3 +77,45 @@ def test_what_is_missing_is_null_and_says_why():
     assert rate("all-reduce", time=0)["algorithm_bytes_per_s"] is None
     assert rate("all-reduce", ranks=1, size=1)["reason"] == "one rank alone moves nothing between ranks"
     assert rate("all-reduce", moved=0)["algorithm_bytes_per_s"] == 0.0
+
+
+def by_hand(operation: str, moved: int, time: int, ranks: int, size: int) -> tuple:
+    """The algorithm and the bus bandwidth of one collective, whether it is a lower bound, and why it lacks one."""
+    n = ranks or (size if size > 1 else 0)
+    bus = OPERATIONS[operation].bus if operation in OPERATIONS else None
+    algorithm = moved * 1e12 / time if moved >= 0 and time else None
+    reasons = ["seen on one device only, so its waiting is not known"] if size == 1 != n else []
+    if moved < 0:
+        reasons.append("the trace does not say how many bytes it moved")
+    elif not time:
+        reasons.append("no time is left after the last start")
+    elif bus is None:
+        reasons.append("which collective its kernel ran is not known, so its bus bandwidth is not")
+    elif bus and n == 0:
+        reasons.append("how many ranks took part is not known, so its bus bandwidth is not")
+    elif bus and n == 1:
+        reasons.append("one rank alone moves nothing between ranks")
+    factor = None if algorithm is None or bus is None else bus * (n - 1) / n if bus and n > 1 else None if bus else 1
+    rate_of_bus = None if factor is None else pytest.approx(algorithm * factor)
+    is_bound = algorithm is not None and (n == 0 or size < n)
+    return None if algorithm is None else pytest.approx(algorithm), rate_of_bus, is_bound, "; ".join(reasons) or None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["all-reduce", "all-gather", "send", "send-recv", "kernel"]),
+            st.sampled_from([-1, 0, 1, 4096]),
+            st.sampled_from([0, 1, 3000]),
+            st.integers(0, 4),
+            st.integers(1, 4),
+        ),
+        min_size=1,
+    )
+)
+def test_rates_of_many_are_those_of_each(many):
+    operation, *columns = zip(*many, strict=True)
+    operations = sorted(set(operation))
+    table = rates(operations, np.array([operations.index(name) for name in operation]), *map(np.array, columns))
+    told = [tuple(None if pd.isna(value) else value for value in row) for row in zip(*table.values(), strict=True)]
+    assert told == [by_hand(*each) for each in many]

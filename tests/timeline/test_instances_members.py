@@ -48,6 +48,11 @@ def test_ranks_are_not_told_by_the_numbers_of_devices_on_several_hosts_or_of_sev
     assert members("{{0,1}}", True, ["cpu:0", "gpu:0", "gpu:1"], ["h"] * 3).group == (-1,) * 3
 
 
+def test_a_permute_of_which_a_rank_is_not_there_is_not_told_by_the_numbers_of_devices():
+    assert members("{{0,1},{2,5}}", True, ["gpu:0", "gpu:1", "gpu:2"], ["h"] * 3) == Membership((-1,) * 3, (2,) * 3)
+    assert members("{{0,1},{2,3}}", True, [f"gpu:{k}" for k in range(5)], ["h"] * 5).group == (0, 0, 1, 1, -1)
+
+
 def test_a_device_that_a_permute_leaves_out_is_alone_with_itself():
     devices = ["gpu:0", "gpu:1", "gpu:2"]
     assert members("{{0,2}}", True, devices, ["h"] * 3) == Membership((0, -1, 0), (2, 1, 2), in_order=True)
