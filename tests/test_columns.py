@@ -19,6 +19,7 @@ from tracekit.columns import (
     distinct_beside,
     frame,
     joined,
+    order_by,
     records,
     rising,
 )
@@ -224,6 +225,12 @@ def test_distinct_values_beside_a_key_are_counted_once(rows):
     expected = [len({value for key, value in rows if key == number}) for number in range(4)]
     assert distinct_beside(keys, values, 4).tolist() == expected
     assert distinct_beside(keys[:0], values[:0], 0).tolist() == []
+
+
+@given(st.lists(st.tuples(st.integers(-2, 3) | st.integers(0, 70_000), st.integers(-3, 3) | st.integers(0, 2**62))))
+def test_rows_are_ordered_by_key_then_by_value_then_as_they_stand(rows):
+    keys, values = np.array(rows, np.int64).reshape(-1, 2).T
+    assert order_by(keys, values).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
 
 
 def test_each_label_is_asked_once_and_null_has_an_answer_of_its_own():

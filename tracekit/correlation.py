@@ -56,7 +56,7 @@ def calls_of_rows(rows: DeviceRows, calls: Calls) -> tuple[Column, Mask]:
     """
     if not len(calls.ids):
         return np.full(len(rows.ids), -1), np.zeros(len(rows.ids), bool)
-    if (once := _of_table(rows.ids, calls.ids)) is not None:
+    if (once := calls_of_ids(rows.ids, calls.ids)) is not None:
         return once, np.zeros(len(rows.ids), bool)
     heads = outer_calls(calls)
     ids = calls.ids[heads]
@@ -67,19 +67,21 @@ def calls_of_rows(rows: DeviceRows, calls: Calls) -> tuple[Column, Mask]:
     return _of_repeated_ids(rows, calls, heads, (low, high))
 
 
-def _of_table(ids: Column, call_ids: Column) -> Column | None:
-    """The call with each of `ids`, -1 for none; None where an id stands twice, or the ids lie far apart."""
+def calls_of_ids(ids: Column, call_ids: Column) -> Column | None:
+    """The place in `call_ids` (c,) of each of `ids` (n,), -1 for none; None where ids of calls stand twice, or lie far
+    apart."""
+    if not len(ids) or not len(call_ids):
+        return np.full(len(ids), -1)
     low, high = int(call_ids.min()), int(call_ids.max())
     if high - low >= 8 * len(call_ids):
         return None
     # Most profilers count their ids up: a table of them all is small, and needs no sorting.
-    table = np.full(high - low + 2, -1)
-    place = call_ids - low
-    table[place] = np.arange(len(call_ids))
-    if (table[place] != np.arange(len(call_ids))).any():
+    table = np.full(high - low + 2, -1, np.int32)
+    table[call_ids - low] = np.arange(len(call_ids), dtype=np.int32)
+    if np.count_nonzero(table >= 0) < len(call_ids):
         return None
-    of_row: Column = table[np.where((ids >= low) & (ids <= high), ids - low, -1)]
-    return of_row
+    is_known = low <= ids.min() and ids.max() <= high
+    return table[ids - low if is_known else np.where((ids >= low) & (ids <= high), ids - low, -1)].astype(np.int64)
 
 
 def outer_calls(calls: Calls) -> Column:

@@ -96,7 +96,7 @@ def unknown_waits(timeline: Timeline) -> UnknownWaits:
     times = _by_thread(trace.syncs, np.flatnonzero(of_thread & has_cause), merges=False)
     is_unknown = np.ones(len(waiting), bool)
     for thread, places in _places_by_thread(spans, waiting).items():
-        starts = np.sort(times.get(thread, iv.EMPTY)[:, 0])
+        starts = np.sort(times.get(thread, iv.EMPTY)[:, 0], kind="stable")
         edges = (np.searchsorted(starts, spans[edge].to_numpy()[waiting[places]]) for edge in ("start_ps", "end_ps"))
         first, last = edges
         is_unknown[places] = first == last

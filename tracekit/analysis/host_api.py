@@ -20,7 +20,7 @@ from tracekit.analysis.host_records import (
     thread_numbers,
 )
 from tracekit.analysis.idle_gaps import Gaps, idle_intervals, launching_threads, longest_gaps
-from tracekit.columns import by_label, distinct, frame, places_of, rising
+from tracekit.columns import by_label, distinct, frame, order_by, places_of, rising
 from tracekit.readers.nested import innermost
 from tracekit.timeline.syncs import CLOCKS_PS
 from tracekit.timeline.timeline import Timeline, begins_inside
@@ -227,7 +227,7 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> list[_Call]:
 
 def _repeated(key: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.int64]:
     """The places of the records that another before them, of the same key and start (n,), repeats."""
-    order = np.lexsort((start, key))
+    order = order_by(key, start)
     is_repeated = np.ones(max(len(order) - 1, 0), bool)
     for column in (key, start):  # one after the other, as each is sorted into memory of its own
         in_order = column[order]
@@ -252,7 +252,7 @@ def _after_launch(launches: pd.DataFrame, waits: pd.DataFrame) -> dict[str, int]
     thread = np.concatenate(thread_numbers(launches, calls))
     start = np.concatenate([launches["start_ps"], calls["start_ps"]])
     is_wait = np.arange(len(start)) >= len(launches)
-    order = np.lexsort((is_wait, start, thread))
+    order = order_by(thread, start)  # launches before waits that begin with them
     follows = ~is_wait[order][:-1] & is_wait[order][1:] & (np.diff(thread[order]) == 0)
     counts: dict[str, int] = {}
     for name in calls["name"].to_numpy(object)[order[1:][follows] - len(launches)].tolist():

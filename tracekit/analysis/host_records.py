@@ -64,7 +64,7 @@ def is_repeated(launches: pd.DataFrame) -> NDArray[np.bool_]:
     what it is inside (`cudaMemcpy`, `cudaMemcpy_v3020`), of which all is the first's."""
     repeated = np.zeros(len(launches), bool)
     all_ids = launches["correlation_id"].to_numpy(np.int64, na_value=-1)
-    ordered = np.sort(all_ids[all_ids >= 0])
+    ordered = np.sort(all_ids[all_ids >= 0], kind="stable")  # linear where ids count up
     if not (ordered[1:] == ordered[:-1]).any():  # of other exports each id is that of one call
         return repeated
     likely = np.flatnonzero((all_ids >= 0) & pd.Series(all_ids, copy=False).duplicated(keep=False).to_numpy())

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import by_label, places_of
-from tracekit.correlation import Calls, DeviceRows, calls_of_rows
+from tracekit.correlation import Calls, DeviceRows, calls_of_ids, calls_of_rows
 from tracekit.devices import is_known, natural
 from tracekit.trace import KIND_DTYPE
 from tracekit.vocabulary.host_calls import launches as asks_for_work
@@ -192,21 +192,26 @@ def launch_of(rows: Rows, launches: pd.DataFrame) -> NDArray[np.int64]:
     ids, has_id = rows.numbers("correlation_id")
     has_call_id = launches["correlation_id"].notna().to_numpy(bool)
     call_ids = launches["correlation_id"].to_numpy(np.int64, na_value=0)
-    starts, ends = launches["start_ps"].to_numpy(), launches["end_ps"].to_numpy()
-    process = launches["process"].cat.codes.to_numpy().astype(np.int64) + 1
-    is_launching = by_label(launches["name"].array, asks_for_work).astype(bool)
     # The places of the calls and of the rows with an id, by host: looked for host by host, a thousand take seconds.
     hosts, names = launches["host"].cat.categories, rows.labels("host")
     calls_of = places_of(np.where(has_call_id, launches["host"].cat.codes.to_numpy(), -1), len(hosts))
     rows_of = dict(zip(names, places_of(np.where(has_id, rows.codes("host"), -1), len(names)), strict=True))
-    lanes = rows.codes("lane")
     for host, calls in zip(map(str, hosts), calls_of, strict=True):
         host_rows = rows_of.get(host)
         if len(calls) == 0 or host_rows is None or len(host_rows) == 0:
             continue
-        call, _ = calls_of_rows(
-            DeviceRows(ids[host_rows], rows.start[host_rows], rows.device[host_rows], lanes[host_rows]),
-            Calls(call_ids[calls], starts[calls], ends[calls], process[calls], is_launching[calls]),
-        )
+        own_ids, ids_of_calls = ids[host_rows], call_ids[calls]
+        call = calls_of_ids(own_ids, ids_of_calls)
+        if call is None:  # what else is told of both says which call is meant
+            device, lane = rows.device[host_rows], rows.codes_at("lane", host_rows)
+            own_rows = DeviceRows(own_ids, rows.start[host_rows], device, lane)
+            call, _ = calls_of_rows(own_rows, _calls(launches, calls, ids_of_calls))
         launch[host_rows] = np.append(calls, -1)[call]
     return launch
+
+
+def _calls(launches: pd.DataFrame, places: NDArray[np.int64], ids: NDArray[np.int64]) -> Calls:
+    """Some of the calls, with their ids."""
+    start, end = (launches[edge].to_numpy()[places] for edge in ("start_ps", "end_ps"))
+    process = launches["process"].cat.codes.to_numpy()[places].astype(np.int64) + 1
+    return Calls(ids, start, end, process, by_label(launches["name"].array[places], asks_for_work).astype(bool))
