@@ -84,8 +84,14 @@ class CodeCache:
         return found.st_uid in owners and (owner_only or not found.st_mode & ~allowed & _WRITABLE_BY_OTHERS)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The code for a signature, None where none is kept that is whole and of this program."""
-        target_context.refresh()
+        """The code for a signature, None where none is kept that is whole and of this program.
+
+        numba refreshes its context here, with all that it can compile: a tenth of a second and 10 MB, of which code
+        that is there needs the runtime alone. What is compiled later refreshes it first.
+        """
+        from numba.core.runtime import rtsys
+
+        rtsys.initialize(target_context)
         path, origin = self._place(sig, target_context.codegen())
         try:
             with path.open("rb") as file:
