@@ -89,7 +89,7 @@ class CodeCache:
         numba refreshes its context here, with all that it can compile: a tenth of a second and 10 MB, of which code
         that is there needs the runtime alone. What is compiled later refreshes it first.
         """
-        from numba.core.runtime import rtsys
+        from numba.core.runtime.nrt import rtsys
 
         rtsys.initialize(target_context)
         path, origin = self._place(sig, target_context.codegen())

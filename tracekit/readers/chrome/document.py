@@ -305,7 +305,7 @@ class _Part(NamedTuple):
 
 def _part(events: list[Event] | scanner.Events) -> _Part:
     if isinstance(events, scanner.Events):
-        texts = {name: events.dictionary(name) for name in _TEXTS}
+        texts = dict(zip(_TEXTS, events.dictionaries(_TEXTS), strict=True))
         (starts, durations), args = (_scanned_times(events, name) for name in ("ts", "dur")), events.column("args")
     else:
         texts = {name: _binary(events, name).dictionary_encode() for name in _TEXTS}
