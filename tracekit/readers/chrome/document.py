@@ -128,8 +128,8 @@ class Document:
         return [args for part in self.args_by_part(rows, kind) for args in part]
 
     def args_by_part(self, rows: NDArray[np.int64], kind: type[T]) -> Iterator[list[T]]:
-        """The same some thousands at a time, of `rows` that rise: of a million those of which one field is asked for need
-        not all be held."""
+        """The same some thousands at a time, of `rows` that rise: where one field of a million is asked for, the others
+        are not held."""
         begins = np.cumsum([0, *map(len, self.arguments)])
         part = np.searchsorted(begins, rows, side="right") - 1
         edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(rows)]
@@ -322,7 +322,7 @@ def _part(events: list[Event] | scanner.Events) -> _Part:
     return _Part(texts, times, _packed(args), _odd(args))
 
 
-def _narrowed(high: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
+def _narrowed(high: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
     """The same numbers, of one byte where that holds them all: those of times since 1970 are 92 or so."""
     narrow = high.astype(np.int8)
     return narrow if (narrow == high).all() else high
