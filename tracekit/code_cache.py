@@ -11,7 +11,7 @@ import os
 import pickle
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,21 +27,26 @@ _said: set[str] = set()
 _REMEDY = "Large traces compile it again in every run; set NUMBA_CACHE_DIR to a private directory"
 
 
-def keep(jitted: Any) -> None:
-    """Let a function compiled by numba keep its code on disk, if there is a private place for it; else say why not."""
+def keep(jitted: Any, before_compiling: Callable[[], None] = lambda: None) -> None:
+    """Let a function compiled by numba keep its code on disk, if there is a private place for it; else say why not.
+
+    `before_compiling` is called where it is not sure that nothing has to be compiled.
+    """
     try:
         with _absolute_home():
             jitted.enable_caching()
     except (OSError, RuntimeError):
         _say(_UNKEPT, f"Compiled code cannot be kept: no directory for it is writable. {_REMEDY}.")
+        before_compiling()
         return
-    code = CodeCache(jitted._cache)
+    code = CodeCache(jitted._cache, before_compiling)
     if code.is_private():
         jitted._cache = code
     else:
         from numba.core.caching import NullCache
 
         jitted._cache = NullCache()
+        before_compiling()
         _say(_UNKEPT, f"Compiled code is not kept in {code.folder}, which belongs to another account. {_REMEDY}.")
 
 
@@ -51,8 +56,9 @@ class CodeCache:
     It stands where numba has its FunctionCache, whose place and serialisation it uses.
     """
 
-    def __init__(self, files: Any) -> None:
+    def __init__(self, files: Any, before_compiling: Callable[[], None]) -> None:
         self._files = files
+        self._before_compiling = before_compiling
         self.folder = self.cache_path = Path(files.cache_path)
         self._package = Path(files._py_func.__code__.co_filename).parent
 
@@ -84,8 +90,20 @@ class CodeCache:
         return found.st_uid in owners and (owner_only or not found.st_mode & ~allowed & _WRITABLE_BY_OTHERS)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The code for a signature, None where none is kept that is whole and of this program."""
-        target_context.refresh()
+        """The code for a signature, None where none is kept that is whole and of this program.
+
+        numba refreshes its context here, with all that it can compile: a tenth of a second and 10 MB, of which code
+        that is there needs the runtime alone. What is compiled later refreshes it first.
+        """
+        from numba.core.runtime.nrt import rtsys
+
+        rtsys.initialize(target_context)
+        code = self._loaded(sig, target_context)
+        if code is None:
+            self._before_compiling()
+        return code
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
         path, origin = self._place(sig, target_context.codegen())
         try:
             with path.open("rb") as file:

@@ -45,31 +45,37 @@ def compiled(function: F) -> F:
         return function
     jitted: Any = numba.njit(nogil=True)(function)
     if hasattr(jitted, "enable_caching"):  # else NUMBA_DISABLE_JIT is set
-        keep(jitted)
+        keep(jitted, _settle_blas)
     return cast(F, jitted)
 
 
 @cache
 def start() -> Any:
-    """The module numba, None where it is missing; asked for the first time, it takes half a second.
-
-    When it first loads code, numba imports scipy.linalg, to find out whether there is a BLAS for np.dot: as long again
-    where JAX brought scipy with it, and no loop here has a dot. So it is only told whether scipy is there; a program
-    that does compile a dot imports it then.
-    """
+    """The module numba, None where it is missing; asked for the first time, it takes half a second."""
     try:
         with without_collection():
             import numba
-            from numba.np import linalg
     except ImportError:
         return None
+    return numba
+
+
+@cache
+def _settle_blas() -> None:
+    """Let numba not look for a BLAS for np.dot before it compiles.
+
+    It would import scipy.linalg to find out: as long again as numba where JAX brought scipy with it, and no loop here
+    has a dot. So it is only told whether scipy is there; a program that does compile a dot imports it then.
+    """
+    with without_collection():
+        from numba.np import linalg
+
     if hasattr(linalg, "ensure_blas"):
         ensure_blas, linalg.ensure_blas = linalg.ensure_blas, _find_scipy
         try:
             importlib.import_module("numba.np.arraymath")  # asks now, and keeps the answer
         finally:
             linalg.ensure_blas = ensure_blas
-    return numba
 
 
 @contextmanager

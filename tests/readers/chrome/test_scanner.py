@@ -58,7 +58,8 @@ def test_an_event_that_is_not_whole_is_left(tmp_path):
     whole = EVENTS[0].encode()
     for size in range(len(whole)):
         events, end, is_odd = scanner.scan(whole + b", " + whole[:size])
-        assert (sum(map(len, events)), end, is_odd) == ((1, len(whole), False) if size else (0, 0, False))
+        is_followed = size >= 8  # so that no value ends in the last eight bytes, which are read at once
+        assert (sum(map(len, events)), end, is_odd) == ((1, len(whole), False) if is_followed else (0, 0, False))
 
 
 def test_more_events_than_there_is_room_for_come_in_parts(monkeypatch):

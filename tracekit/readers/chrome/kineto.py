@@ -69,6 +69,7 @@ from tracekit.vocabulary.phase_names import span_columns
 from tracekit.vocabulary.ranks import process_number
 
 Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Threads = Mapping[tuple[str | None, str | None], str]
 
 _CALLS = re.compile(r"(\w+_)?(runtime|driver)")
@@ -126,24 +127,12 @@ def read(document: Document, path: Path) -> Trace:
         notes.append(f"{broken} {_UNTIMED} were skipped.")
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
     is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
-    of_the_host = (is_call | document.of(*_ANNOTATIONS, *_HOST_OPS, *_FRAMES)) & ~work
-    of_the_host &= np.asarray(document.ph == "X") | document.phaseless
-    nameless, instants = by_label(document.name, lambda name: not name, True), document.of(*_INSTANTS)
-    placeless = document.placeless | (instants & np.asarray(document.pid.isna() | document.tid.isna()))
-    elsewhere = np.zeros(len(document), bool)
-    on_host = np.flatnonzero((of_the_host & valid) | instants)
-    elsewhere[on_host] = ~kineto_fields.placed(document, on_host) & (not kineto_cpu.is_list(document))
-    for lost, reason in (
-        (of_the_host & ~valid & ~document.far, "events of the host without a valid time"),
-        (((of_the_host & valid) | instants) & nameless.astype(bool), "events of the host without a name"),
-        (elsewhere, "events of the host on processes or threads whose numbers are none"),
-        (document.phaseless & ~is_work & ~of_the_host, "events of other kinds without a phase"),
-        (placeless, "events without a process or thread"),
-    ):
-        if count := int(lost.sum()):
-            damaged.append(Lost(Loss.DETAILS, count, None, reason))
+    damaged += _of_the_host(document, valid, work, is_work, is_call)
     calls = np.flatnonzero(valid & is_call)
-    ids = kineto_work.ids([args.correlation for args in document.args(calls, Call)])
+    parts = document.args_by_part(calls, Call)
+    ids = np.concatenate(
+        [np.zeros(0, np.int64), *(kineto_work.ids([args.correlation for args in part]) for part in parts)]
+    )
     if 0 < (idless := int(np.count_nonzero(ids == 0))) < len(ids):
         damaged.append(Lost(Loss.DETAILS, idless, len(ids), "calls of the host without a correlation id"))
     calls, ids = calls[ids != 0], (ids + kineto_work.id_offsets(document, calls))[ids != 0]
@@ -161,16 +150,17 @@ def read(document: Document, path: Path) -> Trace:
     events, launch, lost_of_work = kineto_work.read(document, host, work_rows, annotations, calls, ids)
     damaged += lost_of_work
     notes += [*kineto_devices.taken(document, work_rows, events["device"].array), *skipped]
-    named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
+    named_ops = np.flatnonzero(valid & document.of(*_HOST_OPS))
+    is_step = _steps(document, named_ops) >= 0
     frames = np.flatnonzero(valid & document.of(*_FRAMES))
-    ops, op = _operators(document, launch, named_ops[step[named_ops] < 0], frames)
-    marks = np.concatenate([annotations, named_ops[(step[named_ops] >= 0) | _loads(document, named_ops)]])
-    of_host = np.concatenate([named_ops[step[named_ops] < 0], frames])
+    ops, op = _operators(document, launch, named_ops[~is_step], frames)
+    marks = np.concatenate([annotations, named_ops[is_step | _loads(document, named_ops)]])
+    of_host = np.concatenate([named_ops[~is_step], frames])
     threads = _threads(document, np.concatenate([marks, calls, of_host]))
     # Calls of a device's runtime say that it worked, whether its work is in the file or not; so does the list of GPUs
     # of a file that is cut.
     if not len(events) and not len(calls) and not _lacks_gpu_work(document):
-        on_cpu = named_ops[(step[named_ops] < 0) & ~_loads(document, named_ops)]
+        on_cpu = named_ops[~(is_step | _loads(document, named_ops))]
         lanes = _host_columns(document, host, np.concatenate([on_cpu, annotations]), threads)["thread"]
         events, operators = kineto_cpu.read(document, host, on_cpu, annotations, lanes)
         ops, op = kineto_cpu.operations(document, operators, _sources(document, operators, frames))
@@ -187,7 +177,7 @@ def read(document: Document, path: Path) -> Trace:
     damaged += lost_of_memory
     return Trace(
         events=events.assign(op=op),
-        spans=_spans(document, host, marks, step, threads),
+        spans=_spans(document, host, marks, threads),
         host_work=_host_work(document, host, of_host[: len(of_host) - len(frames)], frames, threads),
         launches=call_table,
         syncs=concat(SYNC_COLUMNS, [syncs, loops, reads]) if len(loops) or len(reads) else syncs,
@@ -223,6 +213,32 @@ def read(document: Document, path: Path) -> Trace:
         source=str(path),
         format="kineto",
     )
+
+
+def _of_the_host(document: Document, valid: Mask, work: Mask, is_work: Mask, is_call: Mask) -> list[Lost]:
+    """What is damaged of the events of the host, and of what has lost its kind; each mask is (n,).
+
+    `valid`: which events have their times, `work` and `is_work`: which are of a kind that devices work, and written as
+    such, `is_call`: which are calls.
+    """
+    of_the_host = (is_call | document.of(*_ANNOTATIONS, *_HOST_OPS, *_FRAMES)) & ~work
+    of_the_host &= np.asarray(document.ph == "X") | document.phaseless
+    nameless, instants = by_label(document.name, lambda name: not name, True), document.of(*_INSTANTS)
+    placeless = document.placeless | (instants & np.asarray(document.pid.isna() | document.tid.isna()))
+    elsewhere = np.zeros(len(document), bool)
+    on_host = np.flatnonzero((of_the_host & valid) | instants)
+    elsewhere[on_host] = ~kineto_fields.placed(document, on_host) & (not kineto_cpu.is_list(document))
+    damaged = []
+    for lost, reason in (
+        (of_the_host & ~valid & ~document.far, "events of the host without a valid time"),
+        (((of_the_host & valid) | instants) & nameless.astype(bool), "events of the host without a name"),
+        (elsewhere, "events of the host on processes or threads whose numbers are none"),
+        (document.phaseless & ~is_work & ~of_the_host, "events of other kinds without a phase"),
+        (placeless, "events without a process or thread"),
+    ):
+        if count := int(lost.sum()):
+            damaged.append(Lost(Loss.DETAILS, count, None, reason))
+    return damaged
 
 
 def _host(document: Document, path: Path) -> tuple[str, list[str]]:
@@ -339,9 +355,9 @@ def _host_columns(document: Document, host: str, rows: Rows, threads: Threads) -
     }
 
 
-def _steps(document: Document) -> Rows:
-    """The number in the name of every event that is a step of the profiler, -1 for the others."""
-    return by_label(document.name, lambda name: -1 if (number := step_number(name)) is None else number, -1)
+def _steps(document: Document, rows: Rows) -> Rows:
+    """The number in the name of each of the events `rows` that is a step of the profiler, -1 for the others."""
+    return by_label(document.name[rows], lambda name: -1 if (number := step_number(name)) is None else number, -1)
 
 
 def _loads(document: Document, rows: Rows) -> NDArray[np.bool_]:
@@ -349,13 +365,14 @@ def _loads(document: Document, rows: Rows) -> NDArray[np.bool_]:
     return by_label(document.name[rows], lambda name: activity_of(name) is Activity.LOADING)
 
 
-def _spans(document: Document, host: str, rows: Rows, step: Rows, threads: Threads) -> pd.DataFrame:
+def _spans(document: Document, host: str, rows: Rows, threads: Threads) -> pd.DataFrame:
     """The annotations of the user and of PyTorch's own code, and the profiler's steps (SPAN_COLUMNS).
 
     Older files write steps among the ops.
     """
     rows = np.sort(rows)
-    steps = pd.arrays.IntegerArray(step[rows], step[rows] < 0)
+    step = _steps(document, rows)
+    steps = pd.arrays.IntegerArray(step, step < 0)
     columns = _host_columns(document, host, rows, threads)
     names = columns["name"]
     named = span_columns([*map(str, names.categories)], names.codes.astype(np.int64))
@@ -371,18 +388,17 @@ def _host_work(document: Document, host: str, ops: Rows, frames: Rows, threads: 
     rows = np.concatenate([ops, frames])
     waits = by_label(document.name[rows], says_waiting)
     # The order in which they name a time: operators, what is called like none, frames.
-    rank = np.where(by_label(document.name[rows], lambda name: operator(name) is not None), 0, 1)
+    rank = by_label(document.name[rows], lambda name: operator(name) is None, True).astype(np.int8)
     rank[len(ops) :] = 2
     which, first = distinct(document.pid.codes[rows], document.tid.codes[rows])
-    start, end = document.start_ps[rows], document.start_ps[rows] + document.duration_ps[rows]
     order = np.argsort(which, kind="stable")
     event, times, thread = [np.zeros(0, np.int64)], [iv.EMPTY], [np.zeros(0, np.int64)]
     for at, of_thread in enumerate(np.split(order, np.searchsorted(which[order], np.arange(1, len(first))))):
         waiting = of_thread[waits[of_thread]]
-        covered = iv.union(iv.intervals(start[waiting], end[waiting]))
+        covered = iv.union(iv.intervals(*_times(document, rows[waiting])))
         for number in range(3):
             own = of_thread[(rank[of_thread] == number) & ~waits[of_thread]]
-            piece, begin, until = outermost(start[own], end[own])
+            piece, begin, until = outermost(*_times(document, rows[own]))
             inside, free = _outside(iv.intervals(begin, until), covered)
             event.append(rows[own[piece[inside]]])
             times.append(free)
@@ -394,6 +410,12 @@ def _host_work(document: Document, host: str, ops: Rows, frames: Rows, threads: 
     names = columns["name"]
     codes = np.where(document.of(*_FRAMES)[of_piece], -1, names.codes)
     return frame(HOST_WORK_COLUMNS, {**columns, "name": pd.Categorical.from_codes(codes, dtype=names.dtype)})
+
+
+def _times(document: Document, rows: Rows) -> tuple[Rows, Rows]:
+    """When the events `rows` start and end."""
+    start = document.start_ps[rows]
+    return start, start + document.duration_ps[rows]
 
 
 def _outside(pieces: iv.Intervals, covered: iv.Intervals) -> tuple[Rows, iv.Intervals]:

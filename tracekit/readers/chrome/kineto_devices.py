@@ -6,6 +6,7 @@ label after their devices (`MTIA 9`), where the host's process is labelled `CPU`
 """
 
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -225,16 +226,17 @@ def _number(text: str) -> int:
     return int(digits[0]) if digits and int(digits[0]) < MOST_NUMBER else 0
 
 
-def other_processes(document: Document) -> dict[str, str]:
+def no_gpus(devices: Mapping[str, str]) -> dict[str, str]:
     """Those of them that are no GPUs."""
-    return {pid: name for pid, name in device_processes(document).items() if type_of(name) != _GPU}
+    return {pid: name for pid, name in devices.items() if type_of(name) != _GPU}
 
 
-def of_processes(document: Document, rows: Rows, gpus: pd.Categorical, given: NDArray[np.bool_]) -> pd.Categorical:
-    """The devices of the events `rows`, which are `gpus` but where their process is another device, or their category
-    names one: that tells the type, and the number too where it is not `given` with the event."""
+def of_processes(
+    document: Document, rows: Rows, gpus: pd.Categorical, given: NDArray[np.bool_], devices: Mapping[str, str]
+) -> pd.Categorical:
+    """The devices of the events `rows`, which are `gpus` but where their process is one of other `devices`, or their
+    category names one: that tells the type, and the number too where it is not `given` with the event."""
     processes, category_of = document.pid[rows], named(document.cat[rows])
-    devices = device_processes(document)
     which, first = distinct(gpus.codes, processes.codes, category_of.codes, given)
     names = []
     for row in first.tolist():

@@ -111,8 +111,9 @@ def read(
     devices = [record.in_device if record.device is None else record.device for record in records]
     gpus = _labels(devices, document.pid[rows], device)
     given = np.array([number is not None for number in devices], bool)
-    device_names = _told_apart(kineto_devices.of_processes(document, rows, gpus, given), document.pid[rows])
-    lanes = _labels([record.stream for record in records], _threads(document, rows), lane)
+    processes = kineto_devices.device_processes(document)
+    device_names = _told_apart(kineto_devices.of_processes(document, rows, gpus, given, processes), document.pid[rows])
+    lanes = _labels([record.stream for record in records], _threads(document, rows, processes), lane)
     launch = _launches(document, (rows, correlations, device_names, lanes), calls, ids_of_calls)
     name = names(document, rows)
     kind_columns = _kinds(name, kineto_devices.named(document.cat[rows]), records)
@@ -269,11 +270,11 @@ def _told_apart(devices: pd.Categorical, processes: pd.Categorical) -> pd.Catego
     return categorical(labels, which)
 
 
-def _threads(document: Document, rows: Rows) -> pd.Categorical:
-    """What tells the lane of the events `rows` where their args do not: the number of the thread, but on processes of
+def _threads(document: Document, rows: Rows, processes: Mapping[str, str]) -> pd.Categorical:
+    """What tells the lane of the events `rows` where their args do not: the number of the thread, but on `processes` of
     devices that are no GPUs its name, where it has one."""
     threads = document.tid[rows]
-    others = kineto_devices.other_processes(document)
+    others = kineto_devices.no_gpus(processes)
     if not others:
         return threads
     which, first = distinct(document.pid[rows].codes, threads.codes)
@@ -546,11 +547,12 @@ def lane(text: str | None) -> str:
 
 def around(document: Document, events: Rows, ranges: Rows) -> Rows:
     """The innermost of `ranges` around the beginning of each of `events` on its thread, -1 where there is none."""
-    thread = document.pid.codes.astype(np.int64) * (len(document.tid.categories) + 1) + document.tid.codes
-    start = document.start_ps[ranges]
-    place = innermost(
-        document.start_ps[events], thread[events], start, start + document.duration_ps[ranges], thread[ranges]
+    thread, on = (
+        document.pid.codes[rows].astype(np.int64) * (len(document.tid.categories) + 1) + document.tid.codes[rows]
+        for rows in (events, ranges)
     )
+    start = document.start_ps[ranges]
+    place = innermost(document.start_ps[events], thread, start, start + document.duration_ps[ranges], on)
     return np.where(place >= 0, np.append(ranges, -1)[place], -1)
 
 
