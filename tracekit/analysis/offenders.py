@@ -456,7 +456,8 @@ def others_busy(
         other_count[of_clock] = len(names)
         part_places = np.flatnonzero(of_clock[owner])
         # All devices at once, and then without its own: of thousands, one by one takes seconds.
-        edges, count = iv.depth(*(unions.devices[name].busy for name in names))
+        within = iv.union(parts[part_places])
+        edges, count = iv.depth(*(iv.intersection(unions.devices[name].busy, within) for name in names))
         np.add.at(busy_ps, owner[part_places], _held(edges, count, parts[part_places]))
     for number in np.unique(device).tolist():
         if rows.devices[number] in unions.devices:

@@ -169,13 +169,16 @@ def _write(
         [breakdown.overlap.assign(phase=no_formula(breakdown.label)) for breakdown in breakdowns], ignore_index=True
     )
     try:
-        # Arrow holds no GIL while it writes, so that a core which nothing else needs writes the intervals meanwhile.
+        # Another core writes the tables while this one draws: of most of their time neither Arrow nor what draws holds
+        # the GIL.
         with whole_directory(out, _ENTRIES, SUMMARY) as draft, ThreadPoolExecutor(1) as aside:
             progress("tables")
+            tables = [
+                aside.submit(storage.write, report.summary(), report, draft),
+                aside.submit(overlap.to_csv, draft / "overlap.csv", index=False),
+            ]
             if shown:
-                intervals = aside.submit(shown.rows.events.to_parquet, draft / "intervals.parquet", index=False)
-            storage.write(report.summary(), report, draft)
-            overlap.to_csv(draft / "overlap.csv", index=False)
+                tables.append(aside.submit(shown.rows.events.to_parquet, draft / "intervals.parquet", index=False))
             if timeline and picture:
                 from tracekit.report.figures.figure import draw
                 from tracekit.report.figures.selection import select
@@ -186,7 +189,7 @@ def _write(
             (draft / "report.md").write_text(markdown(report, picture), "utf-8")
             progress("page")
             (draft / "report.html").write_text(page(report, shown), "utf-8")
-            if shown:
-                intervals.result()
+            for table in tables:
+                table.result()
     except OSError as error:
         raise TracekitError(f"The report cannot be written to {out}: {error}. Give another --out.") from None

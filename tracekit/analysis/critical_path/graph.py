@@ -342,15 +342,15 @@ def _move_waits(start: Column, end: Column, edges: Edges, waits: slice) -> tuple
 def _node_order(start: Column, end: Column, begins: Sequence[Column]) -> NDArray[np.int32]:
     """The nodes by start, those without length first; among those at one moment, what had begun first: `begins` of
     each sort of nodes."""
-    key = 2 * start + (end > start)
+    key = 2 * start
+    key += end > start
     order = np.argsort(key, kind="stable").astype(np.int32)
-    sorted_key = key[order]
-    tied = (sorted_key[1:] == sorted_key[:-1]) & (sorted_key[1:] & 1 == 0)
+    key = key[order]
+    tied = (key[1:] == key[:-1]) & (key[1:] & 1 == 0)
     tied_places = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
-    del sorted_key
-    begin = np.concatenate(begins)
-    tied_nodes = order[tied_places]
-    order[tied_places] = tied_nodes[np.lexsort((tied_nodes, begin[tied_nodes], key[tied_nodes]))]
+    key, tied_nodes = key[tied_places], order[tied_places]
+    begin = np.concatenate(begins)[tied_nodes]
+    order[tied_places] = tied_nodes[np.lexsort((tied_nodes, begin, key))]
     return order
 
 

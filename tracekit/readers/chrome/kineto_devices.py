@@ -227,7 +227,7 @@ def _number(text: str) -> int:
 
 
 def no_gpus(devices: Mapping[str, str]) -> dict[str, str]:
-    """Those of them that are no GPUs."""
+    """Those of the `devices` of processes that are no GPUs."""
     return {pid: name for pid, name in devices.items() if type_of(name) != _GPU}
 
 
