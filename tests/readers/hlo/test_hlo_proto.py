@@ -211,3 +211,30 @@ def test_a_computation_that_many_fusions_call_is_looked_through_once(computation
     for name in names:
         hlo_program.op(name)
     assert len(looked_at) < 6 * len(names)
+
+
+@pytest.mark.parametrize("last", [[("add", [])], [("async-start", [1])]])
+def test_wrappers_in_wrappers_are_looked_through_once_and_refused_where_they_run_themselves(last, monkeypatch):
+    chain = [*([("async-start", [at])] for at in range(2, 101)), last]
+    hlo_program = Program(hlo_modules.of_computations(chain))
+    looked_at = []
+    head = hlo_proto_reader.head
+    names = list(hlo_program.places)
+    monkeypatch.setattr(hlo_proto_reader, "head", lambda *where: looked_at.append(where) or head(*where))
+    told, refused = [], 0
+    for name in names:
+        try:
+            told.append(hlo_program.op(name).opcode)
+        except hlo_proto_reader.DAMAGED:
+            refused += 1
+    is_endless = last != [("add", [])]
+    assert (told, refused) == (([], 100) if is_endless else (["async-start"] * 99 + ["add"], 0))
+    assert len(looked_at) < 6 * len(names)
+
+
+def test_of_wrappers_nested_too_deep_the_inner_ones_are_told():
+    chain = [*([("async-start", [at])] for at in range(2, 3001)), [("add", [])]]
+    hlo_program = Program(hlo_modules.of_computations(chain))
+    with pytest.raises(RecursionError):
+        hlo_program.op("1.1")
+    assert hlo_program.op("2999.1").does == "add"

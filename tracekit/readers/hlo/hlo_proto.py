@@ -175,12 +175,33 @@ class Program:
             if computation is None:
                 continue
             if base == ASYNC and (root := self.span(computation_id, computation.root)) is not None:
-                opcode = head(self.proto, *root)[1]
-                collective = self._first_held(root, {computation_id})[0] if opcode in _HOLDERS else None
-                return collective or self._instruction(root, computation_id)
+                return self._run_by_wrappers(computation_id, root)
             if (collective := self._collective(computation_id, set())[0]) is not None:
                 return collective
         return None
+
+    @cached_property
+    def _runs(self) -> dict[int, Instruction | None]:
+        """What the async wrappers that call a computation run; None where that is not known yet."""
+        return {}
+
+    def _run_by_wrappers(self, computation_id: int, root: Span) -> Instruction:
+        """What the async wrappers that call a computation run, looked for once; Broken where they run themselves."""
+        if computation_id in self._runs:
+            run = self._runs[computation_id]
+            if run is None:  # asked for by what it runs itself, now or before
+                raise protobuf.Broken(root[0])
+            return run
+        self._runs[computation_id] = None
+        opcode = head(self.proto, *root)[1]
+        try:
+            collective = self._first_held(root, {computation_id})[0] if opcode in _HOLDERS else None
+            run = collective or self._instruction(root, computation_id)
+        except RecursionError:  # from further inside it may be told
+            del self._runs[computation_id]
+            raise
+        self._runs[computation_id] = run
+        return run
 
     def _first_held(self, span: Span, looked_into: set[int]) -> tuple[Instruction | None, bool]:
         """The collective that the first computation holds that a fusion or a call calls and that holds one, as
