@@ -768,8 +768,8 @@ def export(
 @app.command()
 def summarise(
     source: Annotated[Any, typer.Argument(**_PLACE, help="The trace file of one host, of any format.")],
-    out: Annotated[
-        Any, typer.Option("--out", "-o", **_PLACE, help="The file, or a directory for it [default: summaries].")
+    out: Annotated[  # as it is written: a Path would lose the slash of a directory
+        Any, typer.Option("--out", "-o", path_type=str, help="The file, or a directory for it [default: summaries].")
     ] = None,
     run: _Run = None,
     strict: _Strict = False,

@@ -19,7 +19,9 @@ from tracekit.units import spelt
 
 # What a spreadsheet takes for a formula where a field of CSV starts with it, also in full width or behind what some of
 # them strip, and the mark that keeps it from that: https://owasp.org/www-community/attacks/CSV_Injection
-_FORMULA = re.compile("[\\s\x00-\x1f\x7f-\xa0\u200b\u2060\ufeff]*[-=+@\uff1d\uff0b\uff0d\uff20]|[\t\r']")
+_FORMULA = re.compile(
+    "[\\s\x00-\x1f\x7f-\xa0\u200b\u2060\ufeff]*[-=+@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b]|[\t\r']"
+)
 _NO_FORMULA = "'"
 _NO_STRINGS = pd.Index([], dtype="str")
 _INTEGERS = pd.Int64Dtype()

@@ -178,6 +178,7 @@ def test_it_is_called_after_the_rank_s_directory_too(tmp_path):
     shutil.copy(traces.path(TWO_DEVICES), ranked)
     (tmp_path / "out").mkdir()
     assert summarise(ranked, tmp_path / "out").name == "rank3-host.tracekit.zip"
+    assert summarise(ranked, f"{tmp_path}/new/") == tmp_path / "new" / "rank3-host.tracekit.zip"
 
 
 def test_what_cannot_be_summarised_is_one_sentence(tmp_path, monkeypatch):
@@ -218,6 +219,8 @@ def test_the_commands_take_a_summary(tmp_path, monkeypatch, capsys):
     assert code == 0
     assert "Wrote reports/s/ (report.html" in printed.err
     assert call("summarise", "absent")[0] == 1
+    assert call("summarise", traces.path(TWO_DEVICES), "-o", "new/")[0] == 0
+    assert [path.suffix for path in Path("new").iterdir()] == [".zip"]
     code, printed = call("view", "s.tracekit.zip")
     assert code != 0
     assert "is a trace in tracekit summary format, which TensorBoard cannot show" in printed.err

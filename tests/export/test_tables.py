@@ -106,7 +106,9 @@ def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers(tmp_path):
     assert pd.read_csv(tmp_path / "events.csv", dtype_backend="pyarrow")["start_ps"].tolist()[1] == -7
 
 
-@pytest.mark.parametrize("text", ["\uff1dcmd", " =1", "\xa0=1", "\x85=1", "\u2028=1", "\ufeff@x", "\t", "\n-1"])
+@pytest.mark.parametrize(
+    "text", ["\uff1dcmd", "\ufe66c", " =1", "\xa0=1", "\x85=1", "\u2028=1", "\ufeff@x", "\t", "\n-1"]
+)
 def test_what_hides_a_formula_from_a_guard_is_marked_too(text):
     assert no_formula(text) == f"'{text}"
     assert no_formula(f"fusion{text}") == f"fusion{text}"

@@ -23,10 +23,11 @@ def summarise(
 
     `tracekit.read` and every command take it in place of the trace, and a directory of summaries, or of summaries and
     traces, in place of the traces of a run; the results are the same, bit for bit. `source` and `run` are as
-    `tracekit.read` takes them. `out` is the file or a directory for it, by default `summaries`; there it is called
-    after its host, and after the directories above it that are numbered as ranks. A URL is that of a directory unless
-    it ends in `.tracekit.zip`. Raises TracekitError where `source` holds no trace or those of several hosts, and where
-    `out` lies inside the trace's own directory, is the summary of another trace or no summary, or cannot be written.
+    `tracekit.read` takes them. `out` is the file or a directory for it, which is there or ends in `/`, by default
+    `summaries`; there it is called after its host, and after the directories above it that are numbered as ranks. A URL
+    is that of a directory unless it ends in `.tracekit.zip`. Raises TracekitError where `source` holds no trace or
+    those of several hosts, and where `out` lies inside the trace's own directory, is the summary of another trace or no
+    summary, or cannot be written.
     """
     path = path_of(source)
     place = _DIRECTORY if out is None else remote.place(out)
@@ -35,7 +36,10 @@ def summarise(
     if isinstance(place, str):
         remote.refuse_unreachable(place)
     host = host_trace(path.absolute() if isinstance(path, Path) else path, run)
-    is_directory = place.is_dir() if isinstance(place, Path) else not place.endswith(summary.SUFFIX)
+    if isinstance(place, Path):
+        is_directory = place.is_dir() or (out is not None and os.fspath(out).endswith(("/", os.sep)))
+    else:
+        is_directory = not place.endswith(summary.SUFFIX)
     file = remote.child(place, _name(host)) if out is None or is_directory else place
     refuse_inside(file, path)
     _refuse_another(file, host.trace.source)
