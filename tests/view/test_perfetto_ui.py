@@ -87,7 +87,7 @@ def test_in_a_real_browser_the_trace_arrives_and_nothing_is_asked_of_others(pack
         reached = []
         page.on("requestfinished", lambda request: reached.append(urlsplit(request.url).netloc))
         page.goto(address)
-        page.wait_for_function("document.title")
+        page.wait_for_function("() => document.title")
         assert page.title() == "5 bytes; blocked: storage.cloud.google.com 127.0.0.1:9001"
         assert set(reached) == {urlsplit(address).netloc}
 

@@ -196,14 +196,14 @@ def test_keys_select_the_peak_walk_along_the_values_and_from_lane_to_lane(page, 
     page.keyboard.press("Enter")
     assert selected(page) == [20, 400]
     assert "400 MiB" in page.locator(".tl-selected").inner_text()
-    page.wait_for_function("document.querySelector('.tl-live').textContent.includes('400 MiB')")
+    page.wait_for_function("() => document.querySelector('.tl-live').textContent.includes('400 MiB')")
     assert page.evaluate("tracekit.app.view.from < 20e3 && tracekit.app.view.to > 20e3")
     focus(page)
     for key, value in [(".", [20, 364]), (".", [150, 164]), (",", [20, 364])]:
         page.keyboard.press(key)
         assert selected(page) == value
     frames(page)
-    page.wait_for_function("location.hash.includes('memory=0.4')")
+    page.wait_for_function("() => location.hash.includes('memory=0.4')")
     again = open_page(path, page.evaluate("location.hash").removeprefix("#"))
     again.wait_for_selector("#timeline[data-ready]")
     assert selected(again) == [20, 364]

@@ -202,7 +202,7 @@ def test_the_navigation_follows_the_section_in_view_but_moves_under_no_pointer_a
     page.wait_for_selector("nav a[aria-current]:not([href='#timeline'], [href='#verdict'])")
     assert page.evaluate(scrolled) == 0
     page.mouse.move(350, 600)
-    page.wait_for_function(f"{scrolled} > 0")
+    page.wait_for_function(f"() => {scrolled} > 0")
     before = page.evaluate(scrolled)
     last.focus()
     page.keyboard.press("Shift+Tab")
@@ -215,7 +215,7 @@ def test_the_navigation_follows_the_section_in_view_but_moves_under_no_pointer_a
     page.evaluate(go_to_end)
     page.wait_for_selector("nav a[aria-current]:not([href='#timeline'], [href='#verdict'])")
     page.evaluate("window.scrollTo(0, 0)")
-    page.wait_for_function(f"{scrolled} === 0")
+    page.wait_for_function(f"() => {scrolled} === 0")
 
 
 def test_the_keyboard_reaches_everything_in_the_order_of_the_page(open_shared):

@@ -150,7 +150,7 @@ def test_the_address_keeps_the_view_and_brings_it_back(page, open_page, path):
       act.toggle(0); act.pin("l3"); act.find("gemm &=#"); act.select(5, { follow: false });
       act.range({ from: 3, to: 9e4 }); act.show({ from: 20e3, to: 120e3 });
     }""")
-    page.wait_for_function("location.hash.includes('find')")
+    page.wait_for_function("() => location.hash.includes('find')")
     state = """() => {
       const { app } = tracekit;
       return JSON.stringify([app.view, [...app.closed], [...app.pinned], app.selected, app.range, app.matches.text]);
@@ -161,7 +161,7 @@ def test_the_address_keeps_the_view_and_brings_it_back(page, open_page, path):
     assert json.loads(again.evaluate(state)) == json.loads(page.evaluate(state))
     assert quote("gemm &=#") in address
     again.evaluate("location.hash = '#timeline&from=0&to=1000000'")
-    again.wait_for_function("tracekit.app.view.to - tracekit.app.view.from < 2e3")
+    again.wait_for_function("() => tracekit.app.view.to - tracekit.app.view.from < 2e3")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_hostile_names_are_shown_as_text_everywhere(page):
     page.wait_for_selector(".tl-tip:visible")
     assert HOSTILE in page.locator(".tl-tip").inner_text()
     assert HOSTILE in page.locator(".tl-selected").inner_text()
-    page.wait_for_function("document.querySelector('.tl-live').textContent.includes('onerror')")
+    page.wait_for_function("() => document.querySelector('.tl-live').textContent.includes('onerror')")
     assert (page.title(), page.locator("img").count()) == ("timeline", 0)
 
 
@@ -295,7 +295,7 @@ def test_a_screen_reader_is_told_the_view_the_selection_and_the_measurement(page
       act.show({ from: 0, to: 100e3 });
     }"""
     )
-    page.wait_for_function("document.querySelector('.tl-live').textContent.includes('Measured')")
+    page.wait_for_function("() => document.querySelector('.tl-live').textContent.includes('Measured')")
     words = page.locator(".tl-live").inner_text()
     assert "From 0 ps to 100.0 µs, 100.0 µs in view." in words
     assert "Selected: " in words
@@ -322,7 +322,7 @@ def test_dark_and_light_are_drawn_in_the_colours_of_the_page(open_page, path):
 
 def test_on_paper_stands_a_picture_of_the_whole_in_the_colours_of_paper(open_page, path):
     page = open_page(path, color_scheme="dark")
-    page.wait_for_function("document.querySelector('.tl-paper image')?.getAttribute('href')")
+    page.wait_for_function("() => document.querySelector('.tl-paper image')?.getAttribute('href')")
     page.evaluate("tracekit.act.show({ from: 20e3, to: 60e3 })")
     page.emulate_media(media="print")
     assert page.locator(".tl-paper").is_visible()
@@ -383,7 +383,7 @@ def test_rows_are_selected_without_a_pointer(page):
 
 
 def test_opening_the_page_leaves_its_address_alone(page):
-    page.wait_for_function("document.querySelector('.tl-live').textContent !== ''")
+    page.wait_for_function("() => document.querySelector('.tl-live').textContent !== ''")
     page.wait_for_timeout(300)
     assert page.evaluate("location.hash") == ""
 
@@ -403,9 +403,9 @@ def test_many_lanes_scroll_below_the_pinned_ones_and_devices_are_folded_at_first
     page.wait_for_selector("#timeline[data-ready]")
     assert page.locator(".tl-row").count() == 40
     page.locator("#jump").click()
-    page.wait_for_function("tracekit.canvas.inSight(tracekit.app).some((row) => row.key === 'g39')")
+    page.wait_for_function("() => tracekit.canvas.inSight(tracekit.app).some((row) => row.key === 'g39')")
     page.evaluate("tracekit.app.dom.lanes.scrollTop = 0")
-    page.wait_for_function("tracekit.app.scroll === 0")
+    page.wait_for_function("() => tracekit.app.scroll === 0")
     page.evaluate("tracekit.act.pin('g0')")
     page.evaluate("tracekit.act.select(79)")
     frames(page)
@@ -415,7 +415,7 @@ def test_many_lanes_scroll_below_the_pinned_ones_and_devices_are_folded_at_first
     before = page.evaluate("tracekit.app.scroll")
     page.locator(".tl-plot").focus()
     page.keyboard.press("ArrowUp")
-    page.wait_for_function(f"tracekit.app.scroll < {before}")
+    page.wait_for_function(f"() => tracekit.app.scroll < {before}")
 
 
 def test_all_times_of_a_row_follow_one_rule_and_the_panel_adds_every_digit(open_page, tmp_path):

@@ -29,7 +29,7 @@ def test_the_wheel_scrolls_the_page_and_says_how_to_zoom(page):
     page.mouse.move(*middle(page))
     wheel(page, -200)
     assert view(page) == before
-    page.wait_for_function(f"scrollY < {top}")
+    page.wait_for_function(f"() => scrollY < {top}")
     assert page.locator(HINT).inner_text() == "Ctrl + wheel zooms, or click the timeline first"
 
 
@@ -39,7 +39,7 @@ def test_the_page_that_scrolls_past_the_timeline_gets_no_hint(page):
     far = box(page)["y"] - 690
     for _ in range(5):
         page.mouse.wheel(0, far / 5)
-    page.wait_for_function("document.elementFromPoint(700, 750).closest('.tl-plot')")
+    page.wait_for_function("() => document.elementFromPoint(700, 750).closest('.tl-plot')")
     page.mouse.wheel(0, 20)
     assert page.locator(HINT).count() == 0
 
@@ -77,7 +77,7 @@ def test_after_a_click_the_wheel_zooms_until_escape_or_a_click_outside(page, rel
         page.mouse.click(5, 5)
         page.mouse.move(*middle(page))
     wheel(page, -200)
-    page.wait_for_function(f"scrollY < {top}")
+    page.wait_for_function(f"() => scrollY < {top}")
     assert view(page) == nearer
 
 
@@ -85,7 +85,7 @@ def test_a_wheel_that_turns_sideways_moves_in_time(page):
     page.evaluate("tracekit.act.show({ from: 50e3, to: 150e3 })")
     page.mouse.move(*middle(page))
     page.mouse.wheel(100, 10)
-    page.wait_for_function("tracekit.app.view.from > 55e3")
+    page.wait_for_function("() => tracekit.app.view.from > 55e3")
     assert view(page)[1] - view(page)[0] == pytest.approx(100 * US)
 
 
@@ -93,7 +93,7 @@ def test_the_arrows_scroll_the_page_where_no_lanes_are_left_to_scroll(page):
     focus(page)
     top = page.evaluate(SCROLLED)
     page.keyboard.press("ArrowUp")
-    page.wait_for_function(f"scrollY < {top}")
+    page.wait_for_function(f"() => scrollY < {top}")
 
 
 def test_a_drag_moves_the_time_with_the_pointer(page):
@@ -218,7 +218,7 @@ def test_one_finger_moves_the_page_up_and_down_and_the_time_sideways(phone):
     for step in range(1, 9):
         fingers("touchMove", (x + step, y + 20 * step))
     fingers("touchEnd")
-    phone.wait_for_function(f"scrollY < {top} - 80")
+    phone.wait_for_function(f"() => scrollY < {top} - 80")
     assert view(phone) == after
 
 
@@ -239,7 +239,9 @@ def test_two_fingers_pinch_without_selecting_anything(phone):
 def test_a_tap_brings_the_details_into_sight(phone):
     phone.evaluate("document.querySelector('.tl-frame').scrollIntoView({ block: 'end' })")
     phone.touchscreen.tap(*at(phone, 160 * US, "l0"))
-    phone.wait_for_function("document.querySelector('.tl-selected').getBoundingClientRect().bottom <= innerHeight + 1")
+    phone.wait_for_function(
+        "() => document.querySelector('.tl-selected').getBoundingClientRect().bottom <= innerHeight + 1"
+    )
     assert phone.locator(".tl-selected b").inner_text() == "all-reduce"
 
 
