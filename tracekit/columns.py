@@ -227,7 +227,7 @@ def distinct_beside(key: NDArray[np.int64], values: NDArray[np.int64], count: in
     """How many distinct values, 0 or more, stand beside each of the keys 0..count-1 (both (n,)), shape (count,)."""
     pairs = values * count
     pairs += key
-    pairs.sort(kind="stable")  # in place, and quickly where the values rise: np.unique takes five columns of memory
+    pairs.sort(kind="stable")  # in place, and quickly where the values rise
     is_new = np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]
     return np.bincount(pairs[is_new] % max(count, 1), minlength=count)
 

@@ -232,9 +232,16 @@ def test_wrappers_in_wrappers_are_looked_through_once_and_refused_where_they_run
     assert len(looked_at) < 6 * len(names)
 
 
-def test_of_wrappers_nested_too_deep_the_inner_ones_are_told():
-    chain = [*([("async-start", [at])] for at in range(2, 3001)), [("add", [])]]
-    hlo_program = Program(hlo_modules.of_computations(chain))
-    with pytest.raises(RecursionError):
-        hlo_program.op("1.1")
-    assert hlo_program.op("2999.1").does == "add"
+def test_wrappers_nested_too_deep_to_be_told_from_outside_are_told_from_inside_whatever_was_asked_before():
+    proto = hlo_modules.of_computations([*([("async-start", [at])] for at in range(2, 701)), [("add", [])]])
+
+    def told(program, number):
+        try:
+            return program.op(f"{number}.1").opcode
+        except hlo_proto_reader.DAMAGED:
+            return None
+
+    program, numbers = Program(proto), range(1, 701, 9)
+    in_order = [told(program, number) for number in numbers]
+    assert in_order == [told(Program(proto), number) for number in numbers]
+    assert {*in_order} == {None, "async-start"}

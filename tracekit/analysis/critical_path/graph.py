@@ -208,7 +208,7 @@ class _Sources:
         return is_early
 
     def without_order(self) -> "_Sources":
-        """The same without the columns that only edges are made of, 14 MB for a million rows."""
+        """The same without the columns that only edges are made of, 48 bytes for a row and its call."""
         int32s, int64s = np.zeros(0, np.int32), np.zeros(0, np.int64)
         host = replace(
             self.host, predecessor=int32s, work_ps=int64s, awaited_row=int32s, drained_row=int32s, work_since_ps=int64s

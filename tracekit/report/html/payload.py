@@ -104,11 +104,10 @@ def _extent(report: Report) -> tuple[int, int] | None:
 
 def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[str, int]) -> str:
     phases, steps = report.phases.rounds, report.explanation.steps.table
-    wait, _ = rows.wait
     bands = [_band(table, zero) for table in (phases, steps)]
     changes = [lane.time - zero[rows.groups[lane.group].clock] for lane in memory.lanes]
-    unit, rounded = _unit([rows.start, rows.end, wait, *(edge for band in bands for edge in band), *changes])
-    made = {**_columns(rows, wait, unit), **_memory_columns(memory, changes, unit)}
+    unit, rounded = _unit([rows.start, rows.end, rows.wait[0], *(edge for band in bands for edge in band), *changes])
+    made = {**_columns(rows, unit), **_memory_columns(memory, changes, unit)}
     # zlib holds no GIL; a column is made when a thread takes it, so that few of them are held at once.
     with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
         columns = list(pool.map(lambda name: column(name, made[name]()), made))
@@ -158,7 +157,7 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
     return "\n".join(elements) + "\n"
 
 
-def _columns(rows: Lanes, wait: NDArray[np.int64], unit: int) -> _Columns:
+def _columns(rows: Lanes, unit: int) -> _Columns:
     """The columns by name, times in units. In a lane a row tells how long after the row before it starts: kernels
     stand in queues."""
     has_bytes, has_instance = rows.bytes[1], rows.instance >= 0
@@ -185,7 +184,7 @@ def _columns(rows: Lanes, wait: NDArray[np.int64], unit: int) -> _Columns:
         "has_bytes": lambda: has_bytes,
         "bytes": lambda: rows.bytes[0],
         "has_wait": lambda: rows.wait[1],
-        "wait": lambda: wait // unit,
+        "wait": lambda: rows.wait[0] // unit,
         "step": lambda: _differences(rows.step),
         "launch": lambda: _differences(rows.launch),
         "has_instance": lambda: has_instance,
