@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import make_fleet
+from fresh import environment
 from make_fleet import GPUS, name_of
 
 import tracekit
@@ -25,7 +26,7 @@ def measure(directory: Path, out: Path) -> tuple[float, float, float]:
     silent = os.open(os.devnull, os.O_WRONLY)
     try:
         actions = [(os.POSIX_SPAWN_DUP2, silent, 1)]
-        pid = os.posix_spawn(program[0], program, os.environ, file_actions=actions)
+        pid = os.posix_spawn(program[0], program, environment(), file_actions=actions)
         _, status, used = os.wait4(pid, 0)
     finally:
         os.close(silent)

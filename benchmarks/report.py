@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fresh import environment
 from make_xspace import KINDS, SMALLEST
 from read_xspace import generate, machine
 
@@ -38,7 +39,7 @@ def measure(path: Path, out: Path, numba_cache: Path) -> dict[str, Any]:
             command,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**os.environ, "NUMBA_CACHE_DIR": str(numba_cache)},
+            env=environment(numba_cache),
         )
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - began

@@ -361,7 +361,10 @@ def report(
     dask: _Dask = None,
 ) -> None:
     """Report what ran in parallel, with tables and a timeline."""
-    from tracekit import console, executors, heap
+    from tracekit import heap
+
+    heap.suit_a_command()
+    from tracekit import console, executors
     from tracekit.files import is_saved_report
     from tracekit.report.part import choose, one_part
     from tracekit.report.report import default_directory, file_names
@@ -371,7 +374,6 @@ def report(
     saved = is_saved_report(source)
     if saved and (jobs is not None or dask is not None):
         raise TracekitError(f"{source} is a saved report, which no executor reads. Leave out --jobs and --dask.")
-    heap.use_one_arena()
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
         one_part(phase, step, start, end)

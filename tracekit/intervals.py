@@ -75,7 +75,8 @@ def depth(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     order *= -2
     order += 1
     count = np.cumsum(order, out=order)  # in place, as there are millions of edges
-    return edges[last], count[last]
+    edges = edges[last]
+    return edges, count[last]
 
 
 def _sorted_edges(merged: Sequence[Intervals]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -84,13 +84,13 @@ ANALYSES = (
     ),
     Task("memory", memory),
     Task("machine", machine),
-    # Late, as of a large trace it holds the most memory beside the critical path, which by then has mostly ended.
+    # Behind the critical path: of a large trace these two hold the most memory, and all others take as long as they.
     Task(
         "host_api",
-        lambda timeline, completeness, idle: withheld(
+        lambda timeline, completeness, idle, _: withheld(
             completeness.rows, lambda whole: host_api(whole, idle.gaps), timeline
         ),
-        ("completeness", "idle"),
+        ("completeness", "idle", "critical_path"),
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -214,10 +215,10 @@ def _places_by_thread(table: pd.DataFrame, places: NDArray[np.int64]) -> dict[Th
     return dict(zip(threads_of(table, places[first]), np.split(order, heads[1:]), strict=True))
 
 
-def numbered_threads(table: pd.DataFrame) -> tuple[NDArray[np.int64], list[Thread]]:
+def numbered_threads(table: pd.DataFrame) -> tuple[NDArray[np.integer[Any]], list[Thread]]:
     """The number of the thread of each row of a table of calls or spans, (n,), and the thread of each number."""
     number, first = distinct(*(table[column].cat.codes.to_numpy() for column in ("host", "process", "thread")))
-    return number, threads_of(table, first)
+    return number.astype(np.min_scalar_type(len(first))), threads_of(table, first)
 
 
 def threads_of(table: pd.DataFrame, places: NDArray[np.int64]) -> list[Thread]:

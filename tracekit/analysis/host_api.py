@@ -193,6 +193,7 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> list[_Call]:
     key, (name, names) = joined_thread_numbers(*tables, waits), text_numbers("name", *tables, waits)
     key *= len(names) + 1
     key += name
+    key = key.astype(np.min_scalar_type(-int(key.max(initial=0)) - 1))
     start = np.concatenate([table["start_ps"].to_numpy(np.int64) for table in (*tables, waits)])
     length = np.concatenate([(table["end_ps"] - table["start_ps"]).to_numpy(np.int64) for table in (*tables, waits)])
     counts = np.concatenate([_begins_inside(timeline, table) for table in (*tables, waits)])

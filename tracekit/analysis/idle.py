@@ -207,11 +207,13 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
         )
     )
     nonempty = np.flatnonzero(ends > begins)
-    pieces = Pieces(begins[nonempty], ends[nonempty], labels[nonempty], after[nonempty // 4], nonempty // 4)
+    pieces = Pieces(
+        begins[nonempty], ends[nonempty], labels[nonempty], after[nonempty // 4].astype(np.int64), nonempty // 4
+    )
     return _refine(timeline, host, device, pieces)
 
 
-def _in_one_program(timeline: Timeline, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _in_one_program(timeline: Timeline, before: NDArray[np.int32], after: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Whether no launch was needed between two rows: one call started both, or, where work is not launched piece by
     piece (it has no correlation id), one run of one program holds both."""
     rows, launch = timeline.rows, timeline.launch
@@ -235,7 +237,7 @@ def _runs_without_ids(rows: Rows) -> NDArray[np.int32] | None:
 def _waits(
     timeline: Timeline,
     device: int,
-    gaps: tuple[NDArray[np.int64], NDArray[np.int64]],
+    gaps: tuple[NDArray[np.int32], NDArray[np.int32]],
     launch_moment: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     """Until when the row that ends each interval had to wait for work elsewhere, and the cause: both (m,).

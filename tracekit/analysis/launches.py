@@ -105,8 +105,8 @@ class Work:
     start: NDArray[np.int64]
     launch: NDArray[np.int64]
     call_time: NDArray[np.int64]
-    before: NDArray[np.int64]
-    after: NDArray[np.int64]
+    before: NDArray[np.int32]
+    after: NDArray[np.int32]
     windows: Intervals
 
 

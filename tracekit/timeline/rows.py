@@ -79,7 +79,7 @@ class Rows:
         # Kept in the few bytes that pandas takes for them: a column of int64 is 8 MB a million rows.
         return self._codes(column).astype(np.int64)
 
-    def codes_at(self, column: str, places: NDArray[np.int64] | slice) -> NDArray[np.int64]:
+    def codes_at(self, column: str, places: NDArray[np.integer[Any]] | slice) -> NDArray[np.int64]:
         """The same of some rows, such as those of one device."""
         return self._codes(column)[places].astype(np.int64)
 

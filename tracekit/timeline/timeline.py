@@ -248,7 +248,7 @@ class Timeline:
         """The clocks that anything is on, at least one; a single one is mostly called ""."""
         return list(dict.fromkeys([*self.rows.clocks, *self.clock_of_host.values()])) or [""]
 
-    def gaps(self, device: int) -> tuple[Column, Column]:
+    def gaps(self, device: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The rows around each idle interval of a device: `before` and `after`, as timeline.gaps gives them."""
         return self.once(f"gaps {device}", lambda: gaps(self.rows, device))
 

@@ -142,7 +142,7 @@ def _device(rows: Rows, number: int, direction: Column) -> DeviceUnions:
     )
 
 
-def gaps(rows: Rows, device: int) -> tuple[Column, Column]:
+def gaps(rows: Rows, device: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The rows around each idle interval between a device's first start and last end: `before` and `after`, both (m,).
 
     Device number `device` was idle from rows.end[before] to rows.start[after], and at no other time in between; both
@@ -156,11 +156,11 @@ def gaps(rows: Rows, device: int) -> tuple[Column, Column]:
     reach = np.maximum.accumulate(end)
     after = np.flatnonzero(start[1:] > reach[:-1]) + 1
     if len(after) == 0:
-        return places[after], places[after]
+        return places[after].astype(np.int32), places[after].astype(np.int32)
     # The latest row that reached as far as any before it.
     furthest = np.flatnonzero(end == reach)
     before = furthest[np.searchsorted(furthest, after) - 1]
-    return places[before], places[after]
+    return places[before].astype(np.int32), places[after].astype(np.int32)  # they are kept
 
 
 def union_lengths(key: Column, count: int, start: Column, end: Column) -> Column:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.graph_traces import graph_of, runs_of, trace
 from tracekit import jit
 from tracekit.analysis.critical_path import graph
-from tracekit.analysis.critical_path.dependencies import predecessors
+from tracekit.analysis.critical_path.dependencies import find_predecessors
 from tracekit.analysis.critical_path.graph import CALL, WORK
 from tracekit.analysis.critical_path.longest_path import Part, find_paths
 from tracekit.analysis.critical_path.replay import Without, plan, replay
@@ -196,8 +196,8 @@ AT_ONCE = st.tuples(st.integers(0, 15), st.integers(0, 30)).map(lambda time: (ti
 
 
 @settings(max_examples=100)
-@given(FEW_WORKS | st.lists(st.tuples(st.just(0), AT_ONCE, st.just(False)), min_size=8, max_size=20))
-def test_the_predecessor_in_a_queue_is_what_ended_last_before(works):
+@given(FEW_WORKS | st.lists(st.tuples(st.just(0), AT_ONCE, st.just(False)), min_size=8, max_size=20), st.randoms())
+def test_the_predecessor_in_a_queue_is_what_ended_last_before(works, random):
     works.sort(key=lambda work: work[:2])
     queue, start, end, aside = (
         np.array([work[0] for work in works], np.int64),
@@ -205,7 +205,10 @@ def test_the_predecessor_in_a_queue_is_what_ended_last_before(works):
         np.array([work[1][1] for work in works], np.int64),
         np.array([work[2] for work in works], bool),
     )
-    before, lead = predecessors(queue, start, end, aside)
+    order = np.array(random.sample(range(len(works)), len(works)), np.int64)  # the works may stand in any
+    stand = np.argsort(order)
+    before, lead = find_predecessors(order, *(column[stand] for column in (queue, start, end, aside)))
+    before, lead = np.where(before >= 0, stand[before], -1)[order], lead[order]
     for i in range(len(works)):
         ended = [j for j in range(i) if queue[j] == queue[i] and not aside[j] and end[j] <= start[i]]
         if lead[i]:

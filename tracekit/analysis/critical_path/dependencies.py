@@ -106,54 +106,65 @@ def find_predecessors(
     then start, then end. Works `aside` have a predecessor and are none.
     """
     predecessor, lead = np.full(len(queue), -1, np.int32), np.zeros(len(queue), np.int64)
-    place, lead[order] = loop(predecessors, len(order))(queue[order], start[order], end[order], aside[order])
-    predecessor[order[place >= 0]] = order[place[place >= 0]]
+    loop(predecessors, len(order))(order, queue, start, end, aside, predecessor, lead)
     return predecessor, lead
 
 
-def predecessors(queue: Column, start: Column, end: Column, aside: NDArray[np.bool_]) -> tuple[Column, Column]:
-    """See `find_predecessors`, of works that stand in order.
+def predecessors(
+    order: Column,
+    queue: Column,
+    start: Column,
+    end: Column,
+    aside: NDArray[np.bool_],
+    predecessor: Places,
+    lead: Column,
+) -> None:
+    """See `find_predecessors`; writes to `predecessor` and `lead`, which hold -1 and 0.
 
-    Those that run are a heap, the first to end at its front: where thousands overlap, a look at all of them for each
-    takes the square of their number.
+    Those that run are a heap of their places in the order, the first to end at its front: where thousands overlap, a
+    look at all of them for each takes the square of their number.
     """
-    n = len(queue)
-    predecessor = np.full(n, -1, np.int64)
-    lead = np.zeros(n, np.int64)
-    running = np.empty(n, np.int64)
+    n = len(order)
+    running = np.empty(n, np.int32)
     count, latest, newest = 0, -1, -1
     for i in range(n):
-        if i > 0 and queue[i] != queue[i - 1]:
+        own = order[i]
+        if i > 0 and queue[own] != queue[order[i - 1]]:
             count, latest, newest = 0, -1, -1
-        while count > 0 and end[running[0]] <= start[i]:
+        while count > 0 and end[order[running[0]]] <= start[own]:
             latest = running[0]  # of those that end at once the last to begin
             count -= 1
             work, place, child = running[count], 0, 1
+            work_end = end[order[work]]
             while child < count:
+                child_end = end[order[running[child]]]
                 other = child + 1
-                if other < count and (end[running[other]], running[other]) < (end[running[child]], running[child]):
-                    child = other
-                if (end[work], work) < (end[running[child]], running[child]):
+                if other < count:
+                    other_end = end[order[running[other]]]
+                    if (other_end, running[other]) < (child_end, running[child]):
+                        child, child_end = other, other_end
+                if (work_end, work) < (child_end, running[child]):
                     break
                 running[place] = running[child]
                 place, child = child, 2 * child + 1
             running[place] = work
-        predecessor[i] = latest
-        if aside[i]:
+        if latest >= 0:
+            predecessor[own] = order[latest]
+        if aside[own]:
             continue
-        if newest >= 0 and end[newest] > start[i]:
-            overlap = end[newest] - start[i]
-            if end[i] > end[newest] and 2 * overlap < min(end[newest] - start[newest], end[i] - start[i]):
-                predecessor[i] = newest
-                lead[i] = overlap
+        if newest >= 0 and end[order[newest]] > start[own]:
+            last = order[newest]
+            overlap = end[last] - start[own]
+            if end[own] > end[last] and 2 * overlap < min(end[last] - start[last], end[own] - start[own]):
+                predecessor[own] = last
+                lead[own] = overlap
         place = count
-        while place > 0 and end[i] < end[running[(place - 1) // 2]]:
+        while place > 0 and end[own] < end[order[running[(place - 1) // 2]]]:
             running[place] = running[(place - 1) // 2]
             place = (place - 1) // 2
         running[place] = i
         count += 1
         newest = i
-    return predecessor, lead
 
 
 def resume_edges(rows: Rows, launch: Column, launches: pd.DataFrame, queues: QueueOrder) -> Edges:
@@ -190,10 +201,12 @@ def operand_edges(rows: Rows, queues: QueueOrder, table: pd.DataFrame) -> Edges:
     `table` (OPERAND_COLUMNS) may lead through ops that left no row (a tuple, a bitcast). Of an op that ran more than
     once in an execution, its latest start before the reader's counts. In one queue the order says as much.
     """
+    if len(table) == 0:
+        return NONE
     op, has_op = rows.numbers("op")
     run, has_run = rows.numbers("run_id")
     op_rows = np.flatnonzero(has_op & has_run & (queues.queue >= 0))
-    if len(op_rows) == 0 or len(table) == 0:
+    if len(op_rows) == 0:
         return NONE
     count = int(max(op[op_rows].max(), table.to_numpy().max())) + 1
     reads, needs = _between_rows(table, np.bincount(op[op_rows], minlength=count) > 0)

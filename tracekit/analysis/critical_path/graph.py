@@ -342,15 +342,16 @@ def _move_waits(start: Column, end: Column, edges: Edges, waits: slice) -> tuple
 def _node_order(start: Column, end: Column, begins: Sequence[Column]) -> NDArray[np.int32]:
     """The nodes by start, those without length first; among those at one moment, what had begun first: `begins` of
     each sort of nodes."""
-    key = 2 * start
-    key += end > start
-    order = np.argsort(key, kind="stable").astype(np.int32)
-    key = key[order]
-    tied = (key[1:] == key[:-1]) & (key[1:] & 1 == 0)
+    order = np.argsort(start, kind="stable").astype(np.int32)
+    in_order = start[order]
+    tied = in_order[1:] == in_order[:-1]
     tied_places = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
-    key, tied_nodes = key[tied_places], order[tied_places]
+    del in_order, tied
+    tied_nodes = order[tied_places]
+    lasts = end[tied_nodes] > start[tied_nodes]
     begin = np.concatenate(begins)[tied_nodes]
-    order[tied_places] = tied_nodes[np.lexsort((tied_nodes, begin, key))]
+    begin[lasts] = 0  # those stay as they stand
+    order[tied_places] = tied_nodes[np.lexsort((tied_nodes, begin, lasts, start[tied_nodes]))]
     return order
 
 
@@ -383,8 +384,10 @@ def _valid_edges(
         nodes.append(node[valid])
     pred, node = np.concatenate(preds), np.concatenate(nodes)
     by_node = np.argsort(node, kind="stable")
-    offsets = np.append(0, np.cumsum(np.bincount(node, minlength=len(start))))
-    return offsets.astype(np.int32), pred[by_node].astype(np.int32)
+    offsets = np.zeros(len(start) + 1, np.int32)
+    np.add.at(offsets, node + 1, 1)  # few of millions: np.bincount's counts would be twice as wide
+    np.cumsum(offsets, out=offsets)
+    return offsets, pred[by_node].astype(np.int32)
 
 
 def _order_edges(
@@ -397,9 +400,12 @@ def _order_edges(
     awaited_node = host.awaited_row[returns] + first[3]
     is_early = sources.is_early & (rank[awaited_node] < rank[first[2] : first[3]])
     predecessor[first[2] : first[3]] = np.where(is_early, awaited_node, returns)
-    predecessor[first[3] :] = np.where(queues.predecessor >= 0, queues.predecessor + first[3], -1)
-    early_ps = np.where(is_early, np.minimum(host.end[returns] - end[awaited_node], 0), 0)
-    lag = np.concatenate([host.work_ps, early_ps, -queues.lead_ps])
+    predecessor[first[3] :] = queues.predecessor
+    predecessor[first[3] :][queues.predecessor >= 0] += first[3]
+    lag = np.zeros(len(start), np.int64)
+    lag[: first[2]] = host.work_ps
+    lag[first[2] : first[3]] = np.where(is_early, np.minimum(host.end[returns] - end[awaited_node], 0), 0)
+    np.negative(queues.lead_ps, out=lag[first[3] :])
     predecessor[drained] = host.drained_row[drained] + first[3]
     lag[drained] = host.work_since_ps[drained]
     tally.count(Dependency.DRAINED, len(drained), len(drained))

@@ -123,6 +123,7 @@ def calls(
     back = np.full(len(names) + 1, -1)
     back[thread] = flow
     dispatched = _dispatched(names, back, host_times[0])
+    del device, idle  # of what is not needed on, columns of millions would stand beside what comes
     drained_row = _drained_rows(rows, launch, order, flow, (np.append(start[:c], end[c:]), end, predecessor))
     row_end = np.append(rows.end, -(2**62))[drained_row]
     calls_of, evidence_of = places_of(flow[order], len(names)), places_of(back[evidence[0][0]], len(names))
@@ -144,6 +145,7 @@ def calls(
         begin = start[flow_calls]
         work_ps[flow_calls] = iv.within(work_set, iv.intervals(previous_end, np.maximum(previous_end, begin)))
         work_since_ps[flow_calls] = iv.within(work_set, iv.intervals(np.minimum(row_end[flow_calls], begin), begin))
+    del row_end, thread, calls_of, evidence_of
     awaited_row = np.append(_awaited_row(rows, launch, launches), np.full(len(waits), -1, np.int32))
     of_calls = np.append(unknown.launches[0], unknown.syncs[0] + c)
     spans = host_times[0].iloc[unknown.spans[0]].assign(end_ps=unknown.spans[1])
@@ -280,7 +282,8 @@ def _drained_rows(
     launched = launched[np.argsort(rows.end[launched], kind="stable")]
     last_row = np.full(len(end), -1, np.int32)
     last_row[launch[launched]] = launched  # the last to end is written last
-    ends = np.append(rows.end, np.iinfo(np.int64).min)[last_row][order]
+    del launched
+    ends = np.append(rows.end, np.iinfo(np.int64).min)[last_row[order]]
     end_of_row = np.append(rows.end, np.iinfo(np.int64).max)
     drained_row = np.full(len(end), -1, np.int32)
     for calls_of_flow in np.split(np.arange(len(order)), np.flatnonzero(np.diff(flow[order])) + 1):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import units
-from tracekit.columns import numbered
+from tracekit.columns import rising
 from tracekit.devices import natural
 from tracekit.report.figures import drawing
 from tracekit.report.figures.concurrency_area import Bin, bin_label
@@ -70,16 +70,16 @@ class Lane:
         return self.y + self.height / 2
 
 
-def _lanes_of_rows(rows: Rows, merged: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[str]]:
-    """The lane of each row as a place in labels, and these; of a device that is `merged` the one without a name."""
-    labels = rows.labels("lane")
-    return np.where(merged[rows.device], len(labels), rows.codes("lane")), [*labels, ""]
+def _lanes_of(rows: Rows, device: int, merged: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[str]]:
+    """The lane of each row of a device as a place in labels, and these; of one that is `merged` that without a name."""
+    labels, at = rows.labels("lane"), rows.of(device)
+    lane = np.full(at.stop - at.start, len(labels)) if merged[device] else rows.codes_at("lane", at)
+    return lane, [*labels, ""]
 
 
 def count_lanes(rows: Rows, merged: NDArray[np.bool_]) -> int:
     """How many lanes there are."""
-    lane, labels = _lanes_of_rows(rows, merged)
-    return len(numbered(rows.device * len(labels) + lane, len(rows.devices) * len(labels))[1])
+    return sum(len(rising(_lanes_of(rows, device, merged)[0])) for device in range(len(rows.devices)))
 
 
 def devices_in(rows: Rows, windows: Mapping[str, iv.Intervals], merged: NDArray[np.bool_]) -> list[Device]:
@@ -88,14 +88,14 @@ def devices_in(rows: Rows, windows: Mapping[str, iv.Intervals], merged: NDArray[
     Those that are `merged` have one lane. Lanes without any time in the windows are kept: that they are idle is what
     they show.
     """
-    lane, labels = _lanes_of_rows(rows, merged)
     kinds = list(Kind)
     devices = []
     # Copies of an unknown device stand last.
     for number in sorted(range(len(rows.devices)), key=lambda number: not rows.placed[number]):
         at, within = rows.of(number), windows.get(rows.clocks[number], iv.EMPTY)
         spans = iv.intervals(rows.start[at], rows.end[at])
-        code = lane[at] * len(kinds) + rows.kind[at]
+        lane, labels = _lanes_of(rows, number, merged)
+        code = lane * len(kinds) + rows.kind[at]
         sets: dict[str, dict[Hashable, iv.Intervals]] = {}
         for value in np.flatnonzero(np.bincount(code)).tolist():
             name, kind = labels[value // len(kinds)], kinds[value % len(kinds)]

@@ -83,17 +83,16 @@ def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int], calls
         for at, name in enumerate(rows.devices)
     ]
     used = np.flatnonzero(np.bincount(launch + 1, minlength=1)[1:])
-    call_order, hosts, threads = _threads(trace.launches.iloc[used], timeline.clock_of_host, len(groups))
-    used = used[call_order]
+    used, hosts, threads = _threads(trace.launches, used, timeline.clock_of_host, len(groups))
     number = np.full(len(trace.launches) + 1, -1, np.int32)
-    number[used] = len(rows) + np.arange(len(used))
-    call = trace.launches.iloc[used]
-    names, codes = _names(rows.labels("name"), rows.codes("name")[order], call["name"])
+    number[used] = np.arange(len(rows), len(rows) + len(used), dtype=np.int32)
+    names, codes = _names(rows.labels("name"), rows.codes("name")[order], trace.launches["name"], used)
     direction = rows.codes("direction")[order]
     kind = np.where(direction >= 0, len(KIND_DTYPE.categories) + direction, rows.kind[order]).astype(np.int8)
     groups, lanes_of_rows = [*groups, *hosts], [*places, *threads]
-    start = np.concatenate([rows.start[order], call["start_ps"].to_numpy()])
-    end = np.concatenate([rows.end[order], call["end_ps"].to_numpy()])
+    call_starts, call_ends = timeline.call_times
+    start = np.concatenate([rows.start[order], call_starts[used]])
+    end = np.concatenate([rows.end[order], call_ends[used]])
     first = 0
     for group, _, count in lanes_of_rows:  # in place: of millions of rows, few columns are held at once
         for column in (start, end):
@@ -107,7 +106,7 @@ def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int], calls
         end=end,
         name=codes,
         names=names,
-        kind=np.concatenate([kind, np.full(len(call), len(CLASSES), np.int8)]),
+        kind=np.concatenate([kind, np.full(len(used), len(CLASSES), np.int8)]),
         bytes=_numbers(rows, "bytes", order),
         wait=_numbers(rows, "wait_ps", order),
         step=step[order],
@@ -131,26 +130,32 @@ def _by_lane(rows: Rows) -> tuple[Column, list[tuple[int, str, int]]]:
 
 
 def _threads(
-    calls: pd.DataFrame, clocks: dict[str, str], groups: int
+    launches: pd.DataFrame, used: Column, clocks: dict[str, str], groups: int
 ) -> tuple[Column, list[Group], list[tuple[int, str, int]]]:
-    """Host calls by host, thread and start: their order, a group a host (numbered from `groups`), a lane a thread."""
-    host, thread = (calls[column].cat.codes.to_numpy(np.int64) for column in ("host", "thread"))
-    hosts, threads = (list(map(str, calls[column].cat.categories)) for column in ("host", "thread"))
-    order = np.lexsort((calls["end_ps"], calls["start_ps"], thread, host))
-    number, code = numbered(host * len(threads) + thread, len(hosts) * len(threads))
+    """The calls at the places `used` by host, thread and start: their places, a group a host (numbered from `groups`),
+    a lane a thread."""
+    hosts, threads = (list(map(str, launches[column].cat.categories)) for column in ("host", "thread"))
+    key = launches["host"].cat.codes.to_numpy()[used].astype(np.int64) * len(threads)
+    key += launches["thread"].cat.codes.to_numpy()[used]
+    number, code = numbered(key, len(hosts) * len(threads))
     count = np.bincount(number)
+    number = number.astype(np.min_scalar_type(len(count)))
+    del key  # of millions of calls, few columns are held at once
+    used = used[np.lexsort((*(launches[edge].to_numpy()[used] for edge in ("end_ps", "start_ps")), number))]
     present = list(dict.fromkeys((code // len(threads)).tolist()))
     lanes = [
         (groups + present.index(value // len(threads)), threads[value % len(threads)], n)
         for value, n in zip(code.tolist(), count.tolist(), strict=True)
     ]
     names = [hosts[code] for code in present]
-    return order, [Group(name, name, clocks.get(name, ""), HOST) for name in names], lanes
+    return used, [Group(name, name, clocks.get(name, ""), HOST) for name in names], lanes
 
 
-def _names(labels: list[str], device: Column, calls: pd.Series) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """The names that occur, and the code of each row; host calls come after the device rows."""
-    texts, columns = [labels, [*map(str, calls.cat.categories)]], [device, calls.cat.codes.to_numpy()]
+def _names(
+    labels: list[str], device: Column, calls: pd.Series, used: Column
+) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """The names that occur, and the code of each row; those of the calls `used` come after those of the device rows."""
+    texts, columns = [labels, [*map(str, calls.cat.categories)]], [device, calls.cat.codes.to_numpy()[used]]
     names: list[str] = []
     codes = []
     for labels_here, column in zip(texts, columns, strict=True):

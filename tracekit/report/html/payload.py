@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -63,7 +63,11 @@ SHORT = 160
 # JavaScript's numbers are doubles: integers are exact below 2**53. A signed one has its sign in its lowest bit.
 EXACT_BITS = 52
 _MOST_THREADS = 4
+# Values packed at once: of a column of millions, what that takes is small beside the column.
+_PIECE = 1 << 18
 
+
+Integers = TypeVar("Integers", bound=np.integer[Any])
 
 # What gives the values of each column.
 _Columns = Mapping[str, Callable[[], NDArray[Any]]]
@@ -164,17 +168,15 @@ def _columns(rows: Lanes, unit: int) -> _Columns:
 
     def gap() -> NDArray[np.int64]:
         counts = np.array([count for _, _, count in rows.lanes], np.int64)
-        first = np.cumsum(counts) - counts
-        gaps: NDArray[np.int64] = rows.start // unit
-        before = rows.end[:-1] // unit
-        before[first[(counts > 0) & (first > 0)] - 1] = 0
-        gaps[1:] -= before
+        first = (np.cumsum(counts) - counts)[counts > 0]
+        start, end = _in_unit(rows.start, unit), _in_unit(rows.end, unit)
+        gaps = start.copy()
+        gaps[1:] -= end[:-1]
+        gaps[first] = start[first]
         return gaps
 
     def duration() -> NDArray[np.int64]:
-        durations: NDArray[np.int64] = rows.end // unit
-        durations -= rows.start // unit
-        return durations
+        return _in_unit(rows.end, unit) - _in_unit(rows.start, unit)
 
     return {
         "gap": gap,
@@ -184,7 +186,7 @@ def _columns(rows: Lanes, unit: int) -> _Columns:
         "has_bytes": lambda: has_bytes,
         "bytes": lambda: rows.bytes[0],
         "has_wait": lambda: rows.wait[1],
-        "wait": lambda: rows.wait[0] // unit,
+        "wait": lambda: _in_unit(rows.wait[0], unit),
         "step": lambda: _differences(rows.step),
         "launch": lambda: _differences(rows.launch),
         "has_instance": lambda: has_instance,
@@ -201,10 +203,16 @@ def _memory_columns(memory: MemoryLanes, changes: list[NDArray[np.int64]], unit:
     }
 
 
-def _differences(values: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Each value as its difference to the one before."""
-    wide: NDArray[np.int64] = values.astype(np.int64, copy=False)
-    return np.diff(wide, prepend=0)
+def _in_unit(times: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
+    """Times in ps in a unit, rounded down; the same where that is 1 ps, as of most traces."""
+    return times if unit == 1 else times // unit
+
+
+def _differences(values: NDArray[Integers]) -> NDArray[Integers]:
+    """Each value as its difference to the one before, in the same type: numbers from -1 up differ by no more."""
+    differences = values.copy()
+    differences[1:] -= values[:-1]
+    return differences
 
 
 def _band(table: pd.DataFrame, zero: Mapping[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -265,19 +273,26 @@ class PackedColumn:
 
 def column(name: str, values: NDArray[np.integer[Any]]) -> PackedColumn:
     """`values` (n,) in as many byte planes as the largest needs; with times of 4.29 ms = 2**32 ps, that is often 5."""
-    wide = np.asarray(values, np.int64)
-    signed = bool(len(wide)) and int(wide.min()) < 0
+    least, most = (int(edge) for edge in (values.min(), values.max())) if len(values) else (0, 0)
+    signed = least < 0
+    planes = ((max(2 * most, -2 * least - 1) if signed else most).bit_length() + 7) // 8
+    packer = zlib.compressobj(6)
+    content = [
+        packer.compress(_plane(values[at : at + _PIECE], plane, signed))
+        for plane in range(planes)
+        for at in range(0, len(values), _PIECE)
+    ]
+    return PackedColumn(name, len(values), planes, signed, b"".join([*content, packer.flush()]))
+
+
+def _plane(values: NDArray[np.integer[Any]], plane: int, signed: bool) -> bytes:
+    """One byte of each value, as PackedColumn has them."""
+    wide = values.astype(np.int64)
     if signed:
         sign = wide >> 63
-        wide = wide << 1
+        wide <<= 1
         wide ^= sign
-        del sign  # in place, as a column has millions of rows
-    plain = wide.view(np.uint64)  # twice a number of 63 bits still fits
-    planes = (int(plain.max()).bit_length() + 7) // 8 if len(plain) else 0
-    split = plain.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
-    packer = zlib.compressobj(6)
-    content = [packer.compress(split[:, plane].tobytes()) for plane in range(planes)]
-    return PackedColumn(name, len(wide), planes, signed, b"".join([*content, packer.flush()]))
+    return wide.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)[:, plane].tobytes()
 
 
 def json_text(value: object) -> str:
