@@ -90,6 +90,8 @@ _Floor = Annotated[
 _TRACEBACK = "TRACEKIT_TRACEBACK"
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 _TOO_FEW = "too few files may be open at once (`ulimit -n` shows how many): allow more, as with `ulimit -n 1024`."
+# Commands whose process runs what is not tracekit's: the user's script, TensorBoard, jax.
+_OF_OTHERS = ("capture", "view", "doctor")
 
 app = typer.Typer(
     name="tracekit",
@@ -174,11 +176,16 @@ def _version(is_asked: bool) -> None:
 
 @app.callback()
 def _root(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     on_damage.set(lambda sentence: None)  # that of a command before, where this process had one
+    if ctx.invoked_subcommand not in _OF_OTHERS:
+        from tracekit import heap
+
+        heap.suit_a_command()
 
 
 class _CaptureCommand(TyperCommand):
@@ -361,9 +368,6 @@ def report(
     dask: _Dask = None,
 ) -> None:
     """Report what ran in parallel, with tables and a timeline."""
-    from tracekit import heap
-
-    heap.suit_a_command()
     from tracekit import console, executors
     from tracekit.files import is_saved_report
     from tracekit.report.part import choose, one_part

@@ -143,14 +143,20 @@ def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int6
     """Which distinct combination of the columns (each (n,)) every row has, in order of appearance, shape (n,), and the
     first row of each."""
     rows = len(columns[0])
-    which, count, first = np.zeros(rows, np.int64), min(rows, 1), np.zeros(min(rows, 1), np.int64)
+    which: NDArray[np.int64] | None = None
+    count, first = min(rows, 1), np.zeros(min(rows, 1), np.int64)
     number = loop(_number_as_they_appear, rows, is_worth_starting=False)
     for column in columns:
         codes, values = _codes(column)
-        if values > 1:
+        if values < 2:
+            continue
+        if which is None:
+            which = codes  # which is new where it has several values
+        else:
             which *= values  # in place, as a column has millions of rows
             which += codes
-            count, first = _as_they_appear(which, count * values, number)
+        count, first = _as_they_appear(which, count * values, number)
+    which = np.zeros(rows, np.int64) if which is None else which
     return which, first
 
 

@@ -390,6 +390,8 @@ UNREAD = "{} events could not be read (in another list of events)."
         ([LIST(""), LIST(A), LIST(B)], ["b"], [UNREAD.format("Some")]),
         ([LIST(A), LIST("")], ["a"], []),
         ([LIST(A), f'"more": {{{LIST(B)}}}', KEYS], ["a"], []),
+        ([f'"more": {{{LIST(B)}, "again": [{{{LIST(C)}}}]}}', KEYS, LIST(A)], ["a"], []),
+        ([f'"text": "]}}{{[ \\\\\\"", "more": [{{{LIST(B)}}}]', LIST(A), KEYS], ["a"], []),
         ([LIST(event("a", f"{{{LIST(B)}}}")), KEYS], ["a"], []),
     ],
 )
@@ -403,6 +405,14 @@ def test_of_two_lists_of_events_the_other_is_told_or_read_where_the_first_is_emp
     assert [lost.what for lost in document.lost] == [Loss.BYTES if note == BAD_KEYS else Loss.EVENTS for note in notes]
     assert "traceEvents" not in document.head
     assert ("deviceProperties" in document.head) == (KEYS in lists)
+
+
+@pytest.mark.parametrize("piece", [16, 1 << 20])
+def test_a_list_of_events_in_an_object_is_read_where_there_is_no_other(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
+    document = load(tmp_path, f'{{"broken": [", "more": {{{LIST(A)}, "text": "no list"}}')
+    assert values_of(document.name) == ["a"]
+    assert document.lost
 
 
 BEHIND = "{} byte{} could not be read (behind the end of its JSON)."

@@ -22,6 +22,9 @@ from tracekit.readers import unpacking
 from tracekit.readers.chrome import scanner
 from tracekit.readers.json_repair import BROKEN, repaired, shallow
 
+# Where something begins and ends.
+Span = tuple[int, int]
+
 NOTHING = msgspec.Raw(b"")
 
 
@@ -51,6 +54,7 @@ _EVENT = msgspec.json.Decoder(Event)
 _NAME = "traceEvents"
 _KEY, _PHASE_KEY = b'"traceEvents"', b'"ph"'
 _EVENTS_KEY = re.compile(rb"(?<!\\)%b\s*:\s*\[" % _KEY)
+_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
 # Possessive, as are those below, so that many blanks before what does not match are looked through once.
 _UNFINISHED = re.compile(rb"\s*+:?+\s*+")
 _BETWEEN = re.compile(rb"\}\s*+,[\s,]*+\{")
@@ -116,16 +120,9 @@ class Text:
             raise TraceError(f"{self.path} is not a Chrome trace: it does not begin with {{ or [. {_NEXT}")
         begin = 1
         if text[:1] == b"{":
-            before, searched = bytearray(text), 0
-            while not (key := _events_key(before, searched)):
-                if not (piece := next(pieces, b"")):
-                    raise TraceError(f"{self.path} is not a Chrome trace: it has no array `traceEvents`. {_NEXT}")
-                begun = before.rfind(_KEY, searched)
-                goes_on = begun >= 0 and _UNFINISHED.fullmatch(before, begun + len(_KEY))
-                searched = begun if goes_on else max(len(before) - len(_KEY), 0)
-                before += piece
-            begin, self.keyed, text = key.end(), True, bytes(before)
-            self._keys(text[1 : key.start()] + b"}")
+            text, (end, begin) = self._until_events(text, pieces)
+            self.keyed = True
+            self._keys(text[1:end] + b"}")
         elif len(text) >= _PIECE_BYTES and not self._mentions(_PHASE_KEY):
             yield []
             return
@@ -156,6 +153,31 @@ class Text:
             yield run.events
             rest = run.rest or b""
         self._keys(self._own(b"".join([rest, *rests])))
+
+    def _until_events(self, text: bytes, pieces: Iterator[bytes]) -> tuple[bytes, Span]:
+        """`text` with so many more `pieces` that the list of events begins in it, and from where to where the key of
+        the list and its bracket stand.
+
+        That of an object inside is none, unless the quotes and brackets before it are so damaged that no other is.
+        """
+        before, searched, counted, depth = bytearray(text), 0, 0, 0
+        inner: Span | None = None
+        while True:
+            if key := _events_key(before, searched):
+                depth += _nesting(before, counted, key.start())
+                if depth == 1:
+                    return bytes(before), key.span()
+                inner, searched, counted = inner or key.span(), key.end(), key.start()
+                continue
+            piece = b"" if inner and len(before) - inner[1] > _LONGEST_EVENT else next(pieces, b"")
+            if not piece and inner:
+                return bytes(before), inner
+            if not piece:
+                raise TraceError(f"{self.path} is not a Chrome trace: it has no array `traceEvents`. {_NEXT}")
+            begun = before.rfind(_KEY, searched)
+            goes_on = begun >= 0 and _UNFINISHED.fullmatch(before, begun + len(_KEY))
+            searched = begun if goes_on else max(len(before) - len(_KEY), searched)
+            before += piece
 
     def _mentions(self, key: bytes) -> bool:
         """Whether the file holds these bytes; those of a trace stand in its first piece."""
@@ -330,6 +352,15 @@ def _events_key(text: bytearray, begin: int) -> re.Match[bytes] | None:
     time."""
     at = text.find(_KEY, begin)
     return _EVENTS_KEY.search(text, at) if at >= 0 else None
+
+
+def _nesting(text: bytearray, begin: int, end: int) -> int:
+    """How many objects and arrays more are open at `end` than at `begin`; neither stands in a string."""
+    depth = 0
+    for bracket in _BRACKET.finditer(text, begin, end):
+        byte = text[bracket.start()]
+        depth += (byte in b"{[") - (byte in b"}]")
+    return depth
 
 
 def _is_end(run: bytearray, at: int, end: int, whole: bool) -> bool:

@@ -22,7 +22,7 @@ from tracekit import intervals
 from tracekit.columns import by_label, categorical, constant, frame
 from tracekit.readers.losses import Lost
 from tracekit.readers.xspace.host_threads import callers
-from tracekit.readers.xspace.planes import Plane, XSpace, integers, line_names
+from tracekit.readers.xspace.planes import Plane, Rows, XSpace, chosen, integers, line_names, taken
 from tracekit.trace import LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS
 from tracekit.vocabulary.host_calls import (
     POOL_RECORD,
@@ -115,14 +115,15 @@ class HostEvents:
         return np.where(hit, records[order][at] if len(records) else -1, -1)
 
 
-def host_columns(host: str, events: HostEvents, rows: NDArray[np.int64]) -> dict[str, Any]:
+def host_columns(host: str, events: HostEvents, rows: Rows) -> dict[str, Any]:
     """Where, what and when the events `rows` are: the columns that spans, launches and waits share."""
+    line = events.line[rows]
     return {
-        "host": constant(host, len(rows)),
-        "thread": categorical(events.threads, events.line[rows]),
+        "host": constant(host, len(line)),
+        "thread": categorical(events.threads, line),
         "name": events.names[rows],
-        "start_ps": events.start[rows],
-        "end_ps": events.end[rows],
+        "start_ps": taken(events.start, rows),
+        "end_ps": taken(events.end, rows),
     }
 
 
@@ -146,7 +147,7 @@ class Calls:
 
     def ids_of(self, test: Callable[[str], bool]) -> NDArray[np.int64]:
         """The correlation ids of the calls whose name passes `test`, asked once per distinct name."""
-        return np.asarray(self.ids[by_label(self.names, test)])
+        return self.ids[chosen(by_label(self.names, test))]
 
     @cached_property
     def graphs(self) -> NDArray[np.int64]:
@@ -163,18 +164,25 @@ class Calls:
 def calls(space: XSpace) -> Calls:
     """The calls on all host planes of a file."""
     base_ns = min((line.timestamp_ns for plane in space.planes for line in plane.lines), default=0)
-    ids: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
-    names: list[pd.Categorical] = [pd.Categorical.from_codes([], categories=pd.Index([], dtype="str"))]
-    recorded: list[NDArray[np.bool_]] = [np.zeros(0, bool)]
+    calls_of = []
     for plane in filter(is_host, space.planes):
         values, has_id = plane.numbers("correlation_id")
-        ids.append(values[has_id])
-        names.append(plane.names[has_id])
-        is_recorded = np.zeros(len(ids[-1]), bool)
-        if records_graphs(names[-1]):
-            is_recorded = recorded_into_graph(names[-1], plane.start_ps(base_ns)[has_id], plane.line[has_id])
-        recorded.append(is_recorded)
-    return Calls(np.concatenate(ids), union_categoricals(names), np.concatenate(recorded))
+        rows = chosen(has_id)
+        ids, names = values[rows], plane.names[rows]
+        recorded = np.zeros(len(ids), bool)
+        if records_graphs(names):
+            recorded = recorded_into_graph(names, plane.start_ps(base_ns)[rows], plane.line[rows])
+        calls_of.append(Calls(ids, names, recorded))
+    if len(calls_of) == 1:
+        return calls_of[0]
+    no_names = pd.Categorical.from_codes([], categories=pd.Index([], dtype="str"))
+    none = Calls(np.zeros(0, np.int64), no_names, np.zeros(0, bool))
+    every = [none, *calls_of]
+    return Calls(
+        np.concatenate([each.ids for each in every]),
+        union_categoricals([each.names for each in every]),
+        np.concatenate([each.recorded for each in every]),
+    )
 
 
 def is_host(plane: Plane) -> bool:
@@ -240,7 +248,7 @@ def _pairs(events: HostEvents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def spans(host: str, events: HostEvents) -> pd.DataFrame:
     """The named host spans (SPAN_COLUMNS)."""
-    rows = np.flatnonzero(~events.bookkeeping())
+    rows = chosen(~events.bookkeeping())
     data = host_columns(host, events, rows) | {"step": integers(events.plane, "step_num", rows)}
     data |= {stat: events.plane.strings(stat)[rows] for stat in ("tracekit", "alone", "baseline")}
     return frame(SPAN_COLUMNS, data)
@@ -249,5 +257,5 @@ def spans(host: str, events: HostEvents) -> pd.DataFrame:
 def launches(host: str, events: HostEvents) -> pd.DataFrame:
     """The host calls that carry a correlation id (LAUNCH_COLUMNS)."""
     ids, has_id = events.plane.numbers("correlation_id")
-    rows = np.flatnonzero(has_id)
-    return frame(LAUNCH_COLUMNS, host_columns(host, events, rows) | {"correlation_id": ids[rows]})
+    rows = chosen(has_id)
+    return frame(LAUNCH_COLUMNS, host_columns(host, events, rows) | {"correlation_id": taken(ids, rows)})

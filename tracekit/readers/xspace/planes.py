@@ -203,6 +203,16 @@ def text_stat(stats: Mapping[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def chosen(mask: NDArray[np.bool_]) -> Rows:
+    """The events in a mask (n,), for columns to be asked with."""
+    return slice(None) if mask.all() else np.flatnonzero(mask)
+
+
+def taken(column: NDArray[Any], rows: Rows) -> NDArray[Any]:
+    """The events `rows` of a column, in memory of their own; to copy all takes half of the time of picking each."""
+    return column[rows].copy() if isinstance(rows, slice) else column[rows]
+
+
 def event_columns(host: str, plane: Plane, rows: Rows) -> dict[str, Any]:
     """The columns that need no classification, for the events `rows`."""
     line = plane.line[rows]
@@ -219,8 +229,7 @@ def event_columns(host: str, plane: Plane, rows: Rows) -> dict[str, Any]:
 def integers(plane: Plane, stat: str, rows: Rows) -> pd.arrays.IntegerArray:
     """The integer stat of the events `rows`, null where they have none."""
     values, has_stat = plane.numbers(stat)
-    own = values[rows].copy() if isinstance(rows, slice) else values[rows]  # the plane's values are all one array
-    return pd.arrays.IntegerArray(own, ~has_stat[rows])
+    return pd.arrays.IntegerArray(taken(values, rows), ~has_stat[rows])  # the plane's values are all one array
 
 
 def line_names(plane: Plane) -> list[str]:

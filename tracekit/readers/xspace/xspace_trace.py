@@ -31,6 +31,7 @@ from tracekit.readers.xspace.planes import (
     Plane,
     PlaneEvents,
     XSpace,
+    chosen,
     line_names,
     number_stat,
     text_stat,
@@ -693,7 +694,7 @@ def _missing(space: XSpace, calls: host_events.Calls) -> list[str]:
 def _lost_launches(calls: host_events.Calls, gpus: list[Plane]) -> list[str]:
     """The note on launches of the host that no event of a GPU answers."""
     launched = rising(calls.ids_of(launches), [calls.ids[calls.recorded]])
-    executed = [ids[has_id] for ids, has_id in (plane.numbers("correlation_id") for plane in gpus)]
+    executed = [ids[chosen(has_id)] for ids, has_id in (plane.numbers("correlation_id") for plane in gpus)]
     unanswered = len(rising(launched, executed))
     if unanswered <= _REMAINDER * len(launched):
         return []
