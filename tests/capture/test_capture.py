@@ -87,7 +87,7 @@ def event_names(out):
 MIRROR = """
     '''Doc.'''
     # Has options of its own: --out, --devices.
-    import atexit, json, pickle, sys
+    import atexit, gc, json, pickle, sys
 
     class Thing:
         pass
@@ -101,7 +101,7 @@ MIRROR = """
     names = sorted(name for name in globals() if name.startswith("__"))
     print(json.dumps([sys.argv, sys.path, __name__, __file__, __doc__, __package__, __cached__, names]))
     print(getattr(__spec__, "name", None), type(__builtins__), type(__loader__), sys.excepthook is sys.__excepthook__)
-    print("jax" in sys.modules, type(pickle.loads(pickle.dumps(Thing()))) is Thing)
+    print("jax" in sys.modules, gc.get_threshold(), type(pickle.loads(pickle.dumps(Thing()))) is Thing)
     print("to stderr", file=sys.stderr)
     if __name__ == "__main__":
         main()

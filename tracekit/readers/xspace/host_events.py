@@ -60,6 +60,11 @@ class HostEvents:
         """The thread of every line."""
         return callers(line_names(self.plane), self.line, self.start, self.end)
 
+    @cached_property
+    def thread(self) -> pd.Categorical:
+        """The thread of every event, shape (n,)."""
+        return categorical(self.threads, self.line)
+
     def with_name(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Which events have a name that passes `test`, asked once per distinct name."""
         return by_label(self.names, test)
@@ -117,10 +122,10 @@ class HostEvents:
 
 def host_columns(host: str, events: HostEvents, rows: Rows) -> dict[str, Any]:
     """Where, what and when the events `rows` are: the columns that spans, launches and waits share."""
-    line = events.line[rows]
+    thread = events.thread[rows]
     return {
-        "host": constant(host, len(line)),
-        "thread": categorical(events.threads, line),
+        "host": constant(host, len(thread)),
+        "thread": thread,
         "name": events.names[rows],
         "start_ps": taken(events.start, rows),
         "end_ps": taken(events.end, rows),
@@ -256,6 +261,6 @@ def spans(host: str, events: HostEvents) -> pd.DataFrame:
 
 def launches(host: str, events: HostEvents) -> pd.DataFrame:
     """The host calls that carry a correlation id (LAUNCH_COLUMNS)."""
-    ids, has_id = events.plane.numbers("correlation_id")
-    rows = chosen(has_id)
-    return frame(LAUNCH_COLUMNS, host_columns(host, events, rows) | {"correlation_id": taken(ids, rows)})
+    rows = chosen(events.plane.numbers("correlation_id")[1])
+    ids = {"correlation_id": integers(events.plane, "correlation_id", rows)}
+    return frame(LAUNCH_COLUMNS, host_columns(host, events, rows) | ids)

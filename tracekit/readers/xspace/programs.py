@@ -108,15 +108,17 @@ def with_operations(
     has_rows = np.zeros(len(distinct), bool)
     edges = np.cumsum([0, *map(len, operations)]).tolist()
     of_plane = [which[begin:end] for begin, end in pairwise(edges)]
-    of_rows = [pd.array(part["op"], "Int64") if part else pd.array([], "Int64") for part in parts]
+    nothing = np.zeros(0, np.int64)
+    # -1 of a row that has no operation.
+    of_rows = [
+        pd.array(part["op"], "Int64", copy=False).to_numpy(np.int64, na_value=-1) if part else nothing for part in parts
+    ]
     for own, numbers in zip(of_rows, of_plane, strict=True):
-        has_rows[numbers[own[~own.isna()].to_numpy(np.int64)]] = True
+        has_rows[numbers[np.bincount(own + 1, minlength=len(numbers) + 1)[1:] > 0]] = True
     number = np.cumsum(has_rows) - 1
     for part, own, numbers in zip(parts, of_rows, of_plane, strict=True):
         if part:
-            # Behind the last is the number of a row that has no operation.
-            of_row = np.append(number[numbers], 0)[own.to_numpy(np.int64, na_value=-1)]
-            part["op"] = pd.arrays.IntegerArray(of_row, own.isna())
+            part["op"] = pd.arrays.IntegerArray(np.append(number[numbers], 0)[own], own < 0)
     events = joined(EVENT_COLUMNS, parts)
     with_rows = [distinct[at] for at in np.flatnonzero(has_rows)]
     of_program: dict[str, list[int]] = {}
