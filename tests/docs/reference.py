@@ -32,7 +32,8 @@ _TEXTS = {
 _ALIASES: dict[str, Any] = {
     "Source": Source,
     "Windows": Windows,
-    **{f"NDArray[{name}]": NDArray[getattr(np, name)] for name in ("int64", "bool")},
+    **{f"NDArray[{name}]": NDArray[getattr(np, name)] for name in ("int64", "int32", "float64", "bool")},
+    "NDArray[integer]": NDArray[np.integer[Any]],
 }
 
 
