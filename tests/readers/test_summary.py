@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests import traces
@@ -74,6 +74,9 @@ LENGTHS = st.integers(0, 2**60)
     ops=st.lists(st.tuples(TEXTS, TEXTS, IDS), max_size=4),
     steps=st.lists(st.tuples(IDS, TEXTS), max_size=4),
     are_spans=st.booleans(),
+)
+@example(  # from the last to the first time that there may be
+    calls=[(2**61 - 10_000, 11_264, None, None), (-(2**61), 0, None, None)], ops=[], steps=[], are_spans=False
 )
 def test_any_values_and_nulls_come_back(tmp_path_factory, calls, ops, steps, are_spans):
     start, length, number, process = (list(column) for column in zip(*calls, strict=True)) if calls else ([],) * 4
@@ -233,7 +236,7 @@ def with_column(path, name, column, values):
         ),
         ("events", "length_ps", lambda old: pa.array([1 << 60] * len(old)), "of more than 53 days"),
         ("events", "length_ps", lambda old: pa.array([-1] * len(old)), "a row ends before it starts"),
-        ("events", "gap_ps", lambda old: pa.array([-(1 << 61)] * len(old)), "of more than 53 days"),
+        ("events", "gap_ps", lambda old: pa.array([-(1 << 61)] * len(old)), "of more than 106 days"),
         ("events", "name", lambda old: pa.array(["x"] * len(old)), "events.name is of type string"),
         ("events", "name", lambda old: pa.array([0.5] * len(old)), "events.name is of type double"),
         ("events", "occupancy_ratio", lambda old: pa.array([1e300] * len(old)), "holds what is no ratio"),

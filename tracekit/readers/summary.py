@@ -459,7 +459,9 @@ def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, _Te
         null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
         numbers = (column if null is None else column.fill_null(0)).to_numpy()
         if name.endswith("_ps"):
-            _refuse_beyond(name, numbers, float(steps[name]), name not in (_GAP, _LENGTH))
+            # A gap may lie between the first and the last time that there are.
+            most_ps = 2 * _MOST_PS if name == _GAP else _MOST_PS
+            _refuse_beyond(name, numbers, float(steps[name]), name not in (_GAP, _LENGTH), most_ps)
         numbers = numbers * np.int64(steps[name])
         if name not in (_GAP, _LENGTH):
             numbers = np.cumsum(numbers)
@@ -478,8 +480,10 @@ def _unpacked(table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, _Te
     return data
 
 
-def _refuse_beyond(name: str, numbers: NDArray[Any], step: float, are_differences: bool) -> None:
+def _refuse_beyond(
+    name: str, numbers: NDArray[Any], step: float, are_differences: bool, most_ps: int = _MOST_PS
+) -> None:
     """Raise ValueError where a time that the numbers tell is more than a trace holds: in int64 it would be another."""
     times = numbers.astype(float) * step
-    if not (np.abs(np.cumsum(times) if are_differences else times) < _MOST_PS).all():
-        raise ValueError(f"{name} holds times of more than 53 days")
+    if not (np.abs(np.cumsum(times) if are_differences else times) < most_ps).all():
+        raise ValueError(f"{name} holds times of more than {most_ps // (86_400 * 10**12)} days")
