@@ -415,6 +415,18 @@ def test_a_list_of_events_in_an_object_is_read_where_there_is_no_other(tmp_path,
     assert document.lost
 
 
+def test_quotes_of_a_string_that_does_not_end_are_looked_through_once(tmp_path):
+    begun = time.perf_counter()
+    document = load(tmp_path, '{"a": "' + '\\"' * 500_000 + f" {LIST(A)}}}")
+    assert values_of(document.name) == ["a"]
+    assert time.perf_counter() - begun < 10  # of what looks through them from each of them on, twenty minutes
+
+
+def test_the_list_of_events_may_stand_far_behind_one_in_an_object(tmp_path):
+    document = load(tmp_path, f'{{"more": {{{LIST(B)}}}, "text": "{"x" * (20 << 20)}", {LIST(A)}, {KEYS}}}')
+    assert (values_of(document.name), document.notes) == (["a"], ())
+
+
 BEHIND = "{} byte{} could not be read (behind the end of its JSON)."
 
 

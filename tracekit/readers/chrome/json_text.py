@@ -54,7 +54,10 @@ _EVENT = msgspec.json.Decoder(Event)
 _NAME = "traceEvents"
 _KEY, _PHASE_KEY = b'"traceEvents"', b'"ph"'
 _EVENTS_KEY = re.compile(rb"(?<!\\)%b\s*:\s*\[" % _KEY)
-_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
+# A string that does not end is one to the end, so that its quotes are looked through once.
+_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
+# Behind a list of events in an object so many bytes are looked through for another one.
+_FARTHEST = 1 << 28
 # Possessive, as are those below, so that many blanks before what does not match are looked through once.
 _UNFINISHED = re.compile(rb"\s*+:?+\s*+")
 _BETWEEN = re.compile(rb"\}\s*+,[\s,]*+\{")
@@ -169,7 +172,7 @@ class Text:
                     return bytes(before), key.span()
                 inner, searched, counted = inner or key.span(), key.end(), key.start()
                 continue
-            piece = b"" if inner and len(before) - inner[1] > _LONGEST_EVENT else next(pieces, b"")
+            piece = b"" if inner and len(before) - inner[1] > _FARTHEST else next(pieces, b"")
             if not piece and inner:
                 return bytes(before), inner
             if not piece:
