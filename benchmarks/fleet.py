@@ -48,6 +48,7 @@ def found(fleet: make_fleet.Fleet, out: Path) -> dict[str, bool]:
         "slow GPUs": slow <= blamed,
         "late host": late <= blamed,
         "broken files": all(name_of(host) in notes for host in fleet.broken),
+        "missing host": all(name_of(host) in notes for host in fleet.missing),
         "no other": blamed <= slow | late,
     }
 

@@ -450,3 +450,30 @@ def test_a_host_that_lost_what_it_launched_is_a_hole_among_many_too(hosts, lossy
     assert f"1 of 24 files of hosts or ranks could not be read (host0003, left out as {what})." in timeline.trace.notes
     assert collectives(timeline, found.waiting).table["wait_ps"].notna().all()
     assert len(idle(timeline).gaps)
+
+
+@pytest.mark.parametrize(
+    ("removed", "broken", "absent"),
+    [
+        ([2], [], "host0002 is missing, no file of it is here"),
+        ([2, 4], [], "host0002, host0004 are missing, no file of them is here"),
+        ([0, 5], [], None),  # or host0006
+        ([2], [1], "host0002 is missing, no file of it is here"),
+        ([], [1], None),  # that is told by itself
+        ([], [], None),
+    ],
+)
+def test_a_machine_without_a_file_is_told_by_the_size_of_the_job_and_the_names_of_others(
+    removed, broken, absent, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    make = importlib.import_module("make_fleet")
+    make.write(make.Fleet(6, steps=3, kernels=6, collectives=3), tmp_path, 3)
+    for host in removed:
+        (file,) = tmp_path.glob(f"host{host:04}.*")
+        file.unlink()
+    for host in broken:
+        (file,) = tmp_path.glob(f"host{host:04}.*")
+        file.write_bytes(b"\0" * 100)
+    notes = [note for note in read(tmp_path).notes if "The job had" in note]
+    assert notes == ([f"The job had 48 devices on 6 hosts, 8 on each: {absent}."] if absent else [])

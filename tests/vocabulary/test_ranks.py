@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracekit.vocabulary.ranks import is_part_of_run, process_number, world_sizes
+from tracekit.vocabulary.ranks import is_part_of_run, missing_machines, process_number, world_sizes
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,23 @@ def test_other_directories_are_runs_of_their_own(name):
 )
 def test_what_starts_a_job_tells_how_many_ranks_it_has(environment, sizes):
     assert world_sizes(environment) == sizes
+
+
+@pytest.mark.parametrize(
+    ("names", "machines", "absent"),
+    [
+        (["host0", "host1", "host3"], 4, ["host2"]),
+        (["host000", "host002", "host003", "host010"], 11, [f"host{n:03}" for n in (1, 4, 5, 6, 7, 8, 9)]),
+        (["node1.a", "node2.a", "node4.a"], 4, ["node3.a"]),
+        (["node8", "node9", "node10", *(f"node{n}" for n in range(1, 7))], 10, ["node7"]),
+        # The first or the last, or machines of a cluster of more.
+        (["host1", "host2", "host3"], 4, []),
+        (["host7", "host12", "host40"], 4, []),
+        (["host1", "host2", "peer3"], 4, []),
+        (["a1-host0", "a2-host1", "a1-host3"], 4, []),
+        (["host0", "host1", "login"], 4, []),
+        (["host1", "host01", "host2"], 4, []),
+    ],
+)
+def test_machines_that_are_missing_are_told_where_the_numbers_of_others_leave_no_choice(names, machines, absent):
+    assert missing_machines(names, machines) == absent

@@ -8,7 +8,7 @@ import sqlite3
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from tracekit import executors, remote
-from tracekit.columns import concat, constant, frame, records
+from tracekit.columns import concat, constant, frame, records, rising
 from tracekit.errors import ANEW, TraceError, TracekitError, fault, on_damage
 from tracekit.files import path_of
 from tracekit.readers import capture_facts, chrome, device_clocks, find, formats, losses, merge, summary
@@ -32,6 +33,7 @@ from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, Trace
 from tracekit.units import spelt
 from tracekit.vocabulary import rules
 from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters
+from tracekit.vocabulary.ranks import missing_machines, process_number
 
 T = TypeVar("T")
 
@@ -128,6 +130,8 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
             f"{capture_facts.NAME} names {len(machines)} processes, and the files of {len(absent)} are not here "
             f"({names}): copy them into {origin.capture}."
         )
+    elif not origin.unreadable and not machines:
+        unknown += _missing_machines(trace, [file.name for file in (*origin.files, *origin.summaries)])
     of_hosts = dict.fromkeys(note for host in hosts for note in host.notes)
     return trace.changed(
         runs=origin.runs,
@@ -135,6 +139,32 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
         notes=(*losses.notes(lost), *_of_failed(capture), *origin.notes, *of_hosts, *unknown, *notes, *trace.notes),
         capture=capture,
     )
+
+
+def _missing_machines(trace: Trace, files: Collection[str]) -> list[str]:
+    """The note on the machines of which no file is there, where the size of the job, the equal number of devices of all
+    others and their names tell; the `files` of a run are called after machines, those too that could not be read."""
+    sizes = trace.hosts["world_size"].dropna().unique()
+    hosts = {str(host) for host in trace.hosts["host"]}
+    host, device = (trace.events[column].cat for column in ("host", "device"))
+    several = max(len(device.categories), 1)
+    pairs = rising(host.codes.to_numpy().astype(np.int64) * several + device.codes.to_numpy())
+    devices = set(np.bincount(pairs // several, minlength=len(hosts)).tolist())
+    if len(sizes) != 1 or len(devices) != 1 or not (of_each := devices.pop()) or sizes[0] % of_each:
+        return []
+    machines = int(sizes[0]) // of_each
+    # Behind the name of a machine a file's says what it is, and a machine's own name may hold dots.
+    starts = [[name[:at] for at, letter in enumerate(name) if letter == "."] or [name] for name in files]
+    names = hosts | {begun[0] for begun in starts if hosts.isdisjoint(begun)}
+    are_ranks = any(map(process_number, hosts))  # which are told
+    absent = missing_machines(names, machines) if 2 < len(names) < machines and not are_ranks else []
+    if not absent:
+        return []
+    listed = ", ".join(absent[:_NAMED]) + (f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else "")
+    return [
+        f"The job had {sizes[0]} devices on {machines} hosts, {of_each} on each: {listed} "
+        f"{'is' if len(absent) == 1 else 'are'} missing, no file of {'it' if len(absent) == 1 else 'them'} is here."
+    ]
 
 
 def _of_failed(capture: Mapping[str, Any] | None) -> list[str]:

@@ -2,6 +2,7 @@
 tell how many ranks it has."""
 
 import re
+from collections.abc import Collection
 
 # A letter before it makes it another word (crank, multitask), unless it begins with a capital (traceRank0). Longer
 # numbers are times, dates and ids of jobs. Writers set rank0, rank_0, rank-0, rank.0 and rank[0]; `-w-3` ends the names
@@ -20,6 +21,7 @@ _SIZES = "WORLD_SIZE|OMPI_COMM_WORLD_SIZE|PMI_SIZE|MV2_COMM_WORLD_SIZE|SLURM_STE
 _VARIABLE = re.compile(rf'(?:^|;)(?:{_SIZES})="?(\d{{1,7}})"?(?=;|$)')
 # What XLA calls a GPU, and the thread that launches on it, for Nsight Systems.
 _XLA_DEVICE = re.compile(r"Xla(?:Launcher)?:#global=(\d{1,9}),local=\d+,process=(\d{1,9})(?!\d)")
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})(\D*)", re.DOTALL)
 _SPELT = {"w": "worker", "proc": "process"}
 
 
@@ -46,6 +48,28 @@ def xla_device(name: str) -> tuple[int, int] | None:
     """The number of the device and of its process in the job, of a thread or device that XLA named; else None."""
     match = _XLA_DEVICE.match(name)
     return (int(match[1]), int(match[2])) if match else None
+
+
+def missing_machines(names: Collection[str], machines: int) -> list[str]:
+    """The machines of a job of so many that are not among `names`, called as these are: host2 beside host0, host1 and
+    host3.
+
+    None where that is not sure: where names differ in more than one number, or their numbers do not follow each other
+    from 0 or from 1 but for so many as are missing.
+    """
+    parts = [match.groups() for match in map(_NUMBERED.fullmatch, names) if match]
+    numbers = {int(number) for _, number, _ in parts}
+    if len(parts) < len(names) or len({(before, after) for before, _, after in parts}) != 1:
+        return []
+    possible = [first for first in (0, 1) if first <= min(numbers) and max(numbers) < first + machines]
+    if len(numbers) < len(names) or len(possible) != 1:
+        return []
+    before, _, after = parts[0]
+    width = (
+        max(len(number) for _, number, _ in parts) if any(number[0] == "0" != number for _, number, _ in parts) else 0
+    )
+    absent = sorted({*range(possible[0], possible[0] + machines)} - numbers)
+    return [f"{before}{number:0{width}d}{after}" for number in absent]
 
 
 def _words(name: str) -> str:
