@@ -505,3 +505,8 @@ def test_import_tracekit_imports_no_fsspec():
     code = "import sys, json, tracekit; print(json.dumps([name for name in sys.modules if name.startswith('fsspec')]))"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=DATA.parents[1])
     assert json.loads(process.stdout) == []
+
+
+def test_a_server_of_the_web_that_is_not_reached_is_no_file_that_is_not_there():
+    with pytest.raises(TracekitError, match=r"^http://127.0.0.1:9/a.json cannot be read: Cannot connect to host"):
+        tracekit.read("http://127.0.0.1:9/a.json")

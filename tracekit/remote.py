@@ -368,10 +368,14 @@ class _Store:
 
     def _info(self, key: str) -> dict[str, Any] | None:
         """What the store says of a file or directory, None where there is none."""
-        with suppress(FileNotFoundError):
+        try:
             found: dict[str, Any] = self.fs.info(key)
-            return found
-        return None
+        except FileNotFoundError as error:
+            # So fsspec tells of a server of the web that it does not reach, too.
+            if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
+                raise error.__cause__ from None
+            return None
+        return found
 
     def _at_once(self) -> dict[str, int]:
         """How many files come or go at once; some stores take one after the other, and no such option."""
