@@ -54,9 +54,11 @@ def missing_machines(names: Collection[str], machines: int) -> list[str]:
     """The machines of a job of so many that are not among `names`, called as these are: host2 beside host0, host1 and
     host3.
 
-    None where that is not sure: where names differ in more than one number, or their numbers do not follow each other
-    from 0 or from 1 but for so many as are missing.
+    None where that is not sure: where more are missing than there are, names differ in more than one number, or their
+    numbers do not follow each other from 0 or from 1 but for so many as are missing.
     """
+    if machines > 2 * len(names):  # of a size that is damaged there are billions
+        return []
     parts = [match.groups() for match in map(_NUMBERED.fullmatch, names) if match]
     numbers = {int(number) for _, number, _ in parts}
     if len(parts) < len(names) or len({(before, after) for before, _, after in parts}) != 1:
@@ -64,10 +66,8 @@ def missing_machines(names: Collection[str], machines: int) -> list[str]:
     possible = [first for first in (0, 1) if first <= min(numbers) and max(numbers) < first + machines]
     if len(numbers) < len(names) or len(possible) != 1:
         return []
-    before, _, after = parts[0]
-    width = (
-        max(len(number) for _, number, _ in parts) if any(number[0] == "0" != number for _, number, _ in parts) else 0
-    )
+    (before, _, after), texts = parts[0], [number for _, number, _ in parts]
+    width = max(map(len, texts)) if any(text[0] == "0" != text for text in texts) else 0
     absent = sorted({*range(possible[0], possible[0] + machines)} - numbers)
     return [f"{before}{number:0{width}d}{after}" for number in absent]
 
