@@ -125,10 +125,9 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
     trace = _guarded(merged, tree.path)
     absent = [name for name in machines if name not in set(trace.hosts["host"])]
     if absent and len(trace.hosts) + len(absent) == len(machines):  # hosts are called as their files are
-        names = ", ".join(absent[:_NAMED]) + (f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else "")
         unknown.append(
             f"{capture_facts.NAME} names {len(machines)} processes, and the files of {len(absent)} are not here "
-            f"({names}): copy them into {origin.capture}."
+            f"({_few(absent)}): copy them into {origin.capture}."
         )
     elif not origin.unreadable and not machines:
         unknown += _missing_machines(trace, [file.name for file in (*origin.files, *origin.summaries)])
@@ -139,6 +138,11 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
         notes=(*losses.notes(lost), *_of_failed(capture), *origin.notes, *of_hosts, *unknown, *notes, *trace.notes),
         capture=capture,
     )
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _missing_machines(trace: Trace, files: Collection[str]) -> list[str]:
@@ -160,9 +164,8 @@ def _missing_machines(trace: Trace, files: Collection[str]) -> list[str]:
     absent = missing_machines(names, machines) if 2 < len(names) < machines and not are_ranks else []
     if not absent:
         return []
-    listed = ", ".join(absent[:_NAMED]) + (f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else "")
     return [
-        f"The job had {sizes[0]} devices on {machines} hosts, {of_each} on each: {listed} "
+        f"The job had {sizes[0]} devices on {machines} hosts, {of_each} on each: {_few(absent)} "
         f"{'is' if len(absent) == 1 else 'are'} missing, no file of {'it' if len(absent) == 1 else 'them'} is here."
     ]
 

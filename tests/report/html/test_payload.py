@@ -16,6 +16,7 @@ from tests import stepped
 from tests.frames import events, spans, trace
 from tracekit.columns import concat, frame
 from tracekit.report.build import analyse
+from tracekit.report.html import payload as html_payload
 from tracekit.report.html.payload import SCRIPTS, STYLES, column, json_text, payload
 from tracekit.report.model import time_zero
 from tracekit.timeline.timeline import timeline_of
@@ -56,9 +57,11 @@ def read(text: str) -> dict:
     return result
 
 
-@given(st.lists(st.integers(-(2**62), 2**62), max_size=20))
-def test_a_column_holds_any_integers(values):
-    packed = column("x", np.array(values, np.int64))
+@given(st.lists(st.integers(-(2**62), 2**62), max_size=20), st.sampled_from([1, 7, 20]))
+def test_a_column_holds_any_integers(values, piece):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(html_payload, "_PIECE", piece)
+        packed = column("x", np.array(values, np.int64))
     content = zlib.decompress(packed.content)
     assert len(content) == packed.planes * len(values)
     plain = [sum(content[p * len(values) + i] << 8 * p for p in range(packed.planes)) for i in range(len(values))]

@@ -206,8 +206,6 @@ def _with_split_stretches(graph: Graph, paths: Paths, keeps: NDArray[np.bool_]) 
     Of those, `paths` has the pieces of the steps in `keeps`, and the stretches of all, as HOST_UNRECORDED.
     """
     is_stretch = paths.part == Part.HOST_UNRECORDED
-    if not is_stretch.any():  # they stand in order already
-        return paths
     stretches = np.flatnonzero(is_stretch)
     flow = graph.flow[paths.node[stretches]]
     part_of = np.array([_PART_OF[doing] for doing in Doing])

@@ -22,9 +22,6 @@ from tracekit.readers import unpacking
 from tracekit.readers.chrome import scanner
 from tracekit.readers.json_repair import BROKEN, repaired, shallow
 
-# Where something begins and ends.
-Span = tuple[int, int]
-
 NOTHING = msgspec.Raw(b"")
 
 
@@ -157,14 +154,14 @@ class Text:
             rest = run.rest or b""
         self._keys(self._own(b"".join([rest, *rests])))
 
-    def _until_events(self, text: bytes, pieces: Iterator[bytes]) -> tuple[bytes, Span]:
+    def _until_events(self, text: bytes, pieces: Iterator[bytes]) -> tuple[bytes, tuple[int, int]]:
         """`text` with so many more `pieces` that the list of events begins in it, and from where to where the key of
         the list and its bracket stand.
 
         That of an object inside is none, unless the quotes and brackets before it are so damaged that no other is.
         """
         before, searched, counted, depth = bytearray(text), 0, 0, 0
-        inner: Span | None = None
+        inner: tuple[int, int] | None = None
         while True:
             if key := _events_key(before, searched):
                 depth += _nesting(before, counted, key.start())
