@@ -29,7 +29,7 @@ demo: $(VENV)/.workloads
 	$(BIN)/tracekit capture --out traces/demo workloads/concurrent.py
 	$(BIN)/tracekit report --out reports/demo traces/demo
 	@echo
-	@sed -n '1s/^# /What it shows:           /p' reports/demo/report.md
+	@sed -n '1{s/^# /What it shows:           /; s/\\\(.\)/\1/g; p;}' reports/demo/report.md
 	@sed -n 's/^\* \*\*both\*\*:.*\. \(Other processes used .*x measures the machine\).*/What it could not show:   the gain. \1/p' \
 		reports/demo/report.md
 	@echo "The page, offline:       $(CURDIR)/reports/demo/report.html"

@@ -19,7 +19,9 @@ from tracekit.columns import (
     distinct_beside,
     frame,
     joined,
+    largest,
     order_by,
+    places_of,
     records,
     rising,
 )
@@ -225,6 +227,23 @@ def test_distinct_values_beside_a_key_are_counted_once(rows):
     expected = [len({value for key, value in rows if key == number}) for number in range(4)]
     assert distinct_beside(keys, values, 4).tolist() == expected
     assert distinct_beside(keys[:0], values[:0], 0).tolist() == []
+
+
+@given(
+    st.lists(st.integers(-2, 6)) | st.lists(st.integers(-(2**62), 2**62)),
+    st.sampled_from([np.int8, np.int64]),
+    st.integers(0, 8),
+)
+def test_places_of_a_number_are_all_that_hold_it(keys, dtype, count):
+    keys = [key for key in keys if np.iinfo(dtype).min <= key <= np.iinfo(dtype).max]
+    places = [[at for at, key in enumerate(keys) if key == number] for number in range(count)]
+    assert [at.tolist() for at in places_of(np.array(keys, dtype), count)] == places
+
+
+@given(st.lists(st.integers(-3, 9), max_size=60), st.integers(1, 12))
+def test_the_largest_are_the_first_of_all_in_order(values, count):
+    order = sorted(range(len(values)), key=lambda at: -values[at])
+    assert largest(np.array(values, np.int64), count).tolist() == order[:count]
 
 
 @given(st.lists(st.tuples(st.integers(-2, 3) | st.integers(0, 70_000), st.integers(-3, 3) | st.integers(0, 2**62))))

@@ -102,6 +102,18 @@ def test_cells_tell_which_of_the_sets_hold_each_point(many):
         assert bits == sum(1 << k for k, interval_set in enumerate(many) if p in points(interval_set))
 
 
+@given(st.lists(sets, max_size=5))
+def test_edges_that_are_merged_are_those_that_are_sorted(many):
+    merged = [iv.union(rows) for rows in many]
+    edges = np.concatenate([iv.EMPTY, *merged]).ravel()
+    ordered, total = np.empty(len(edges), np.int64), np.empty(len(edges), np.int8)
+    heights = np.left_shift(1, np.arange(len(many))).astype(np.int8)
+    count = iv.merge_edges(np.cumsum([0, *(2 * len(rows) for rows in merged)]), edges, heights, ordered, total)
+    expected_edges, codes = iv.cells(*many)
+    assert ordered[:count].tolist() == expected_edges.tolist()
+    assert total[:count].tolist() == [*codes.tolist(), *[0] * bool(count)]
+
+
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2**62))))
 def test_sums_are_exact_and_by_group(rows):
     lengths, group = (np.array([row[at] for row in rows], np.int64) for at in (1, 0))

@@ -251,8 +251,23 @@ def order_by(key: NDArray[np.integer[Any]], values: NDArray[np.int64]) -> NDArra
 
 def places_of(key: NDArray[np.integer[Any]], count: int) -> list[NDArray[np.int64]]:
     """The places of each of the numbers 0..count-1 in `key` (n,), in order; other numbers are left out."""
+    if len(key) and key.dtype.itemsize > 2:  # numpy orders numbers of at most two bytes in linear time
+        key = key.astype(np.result_type(np.min_scalar_type(key.min()), np.min_scalar_type(key.max())))
     order = np.argsort(key, kind="stable")
-    return np.split(order, np.searchsorted(key[order], np.arange(count + 1)))[1:-1]
+    in_order = key[order]
+    heads = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])[: len(key)])
+    edges = np.append(heads, len(key))[np.searchsorted(in_order[heads], np.arange(count + 1))]
+    return np.split(order, edges)[1:-1]
+
+
+def largest(values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The places of the `count` largest of the values, the largest first, of equal ones the first."""
+    places = np.arange(len(values))
+    if len(values) > count:
+        # Each of `count` blocks has a value as large as the least of their largest: so many to sort are enough.
+        blocks = np.arange(count) * len(values) // count
+        places = np.flatnonzero(values >= np.maximum.reduceat(values, blocks).min())
+    return np.asarray(places[np.argsort(-values[places], kind="stable")[:count]])
 
 
 def numbered(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

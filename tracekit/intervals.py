@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tracekit.jit import loop
+
 Intervals = NDArray[np.int64]
 
 EMPTY: Intervals = np.empty((0, 2), dtype=np.int64)
+# Each edge of sets that are merged is looked for among the next ones of all of them: of more sets, sorting is quicker.
+_MOST_MERGED = 32
+_NEVER = np.iinfo(np.int64).max
 
 
 def intervals(starts: ArrayLike, ends: ArrayLike) -> Intervals:
@@ -49,12 +54,9 @@ def cells(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     Returns `edges` (m + 1,) and `code` (m,): bit k of `code[i]` tells whether set k holds [edges[i], edges[i + 1]).
     Codes beside each other differ; a gap between the sets is a cell of code 0. Both are empty if all sets are.
     """
-    merged = [union(rows) for rows in sets]
-    edges, order = _sorted_edges(merged)
-    bits = np.repeat(np.left_shift(1, np.arange(len(merged))).astype(np.int8), [2 * len(rows) for rows in merged])
-    code = np.bitwise_xor.accumulate(bits[order])
-    last = _last_of_equal(edges)
-    return edges[last], code[last][:-1]
+    bits = np.left_shift(1, np.arange(len(sets))).astype(np.int8)
+    edges, code = _step_function([union(rows) for rows in sets], bits)
+    return edges, code[:-1]
 
 
 def of_cells(edges: NDArray[np.int64], holds: NDArray[np.bool_]) -> Intervals:
@@ -69,27 +71,55 @@ def depth(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     Returns `edges` (m,) and `count` (m,): `count[i]` sets hold [edges[i], edges[i + 1]); the last count is 0.
     Both are empty if all sets are.
     """
-    edges, order = _sorted_edges([union(rows) for rows in sets])
-    last = _last_of_equal(edges)
-    order &= 1
-    order *= -2
-    order += 1
-    count = np.cumsum(order, out=order)  # in place, as there are millions of edges
-    edges = edges[last]
-    return edges, count[last]
+    return _step_function([union(rows) for rows in sets], np.ones(len(sets), np.int32))
 
 
-def _sorted_edges(merged: Sequence[Intervals]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All edges of merged sets in order, and the place of each among those of all sets: even for a start, odd for an
-    end."""
+def _step_function(merged: Sequence[Intervals], height: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The `edges` (m,) of merged sets, and from each of them to the next the sum of the heights of those that hold it,
+    of the dtype of `height`, which has one a set."""
     edges = np.concatenate([EMPTY, *merged]).ravel()
+    merge = loop(merge_edges, len(edges), is_worth_starting=False)
+    if merge is not merge_edges and len(merged) <= _MOST_MERGED:
+        ordered, total = np.empty(len(edges), np.int64), np.empty(len(edges), height.dtype)
+        m = merge(np.cumsum([0, *(2 * len(rows) for rows in merged)]), edges, height, ordered, total)
+        return ordered[:m], total[:m]
     # The edges of each set grow, and a stable sort is linear on a few such runs.
     order = np.argsort(edges, kind="stable")
-    return edges[order], order
+    change = np.repeat(height, [2 * len(rows) for rows in merged])
+    change[1::2] *= -1
+    total = np.cumsum(change[order], dtype=height.dtype)
+    edges = edges[order]
+    last = np.append(edges[1:] != edges[:-1], np.ones(min(len(edges), 1), bool))
+    return edges[last], total[last]
 
 
-def _last_of_equal(edges: NDArray[np.int64]) -> NDArray[np.bool_]:
-    return np.append(edges[1:] != edges[:-1], np.ones(min(len(edges), 1), bool))
+def merge_edges(
+    offsets: NDArray[np.int64],
+    edges: NDArray[np.int64],
+    height: NDArray[Any],
+    ordered: NDArray[np.int64],
+    total: NDArray[Any],
+) -> int:
+    """See `_step_function`; the edges of set k are `edges[offsets[k]:offsets[k + 1]]`, and what it gives is written to
+    `ordered` and `total`. How many edges there are. A quarter of the time and memory of sorting them."""
+    place, ahead = offsets[:-1].copy(), np.empty(len(height), np.int64)
+    for k in range(len(height)):
+        ahead[k] = edges[place[k]] if place[k] < offsets[k + 1] else _NEVER
+    count, sum_of = 0, height[:0].sum()
+    for _ in range(len(edges)):
+        first, edge = 0, ahead[0]
+        for k in range(1, len(height)):
+            if ahead[k] < edge:
+                first, edge = k, ahead[k]
+        is_start = (place[first] - offsets[first]) % 2 == 0
+        sum_of += height[first] if is_start else -height[first]
+        place[first] += 1
+        ahead[first] = edges[place[first]] if place[first] < offsets[first + 1] else _NEVER
+        if count == 0 or ordered[count - 1] != edge:
+            ordered[count] = edge
+            count += 1
+        total[count - 1] = sum_of
+    return count
 
 
 def intersection(a: Intervals, b: Intervals) -> Intervals:

@@ -14,7 +14,7 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.host_activity import HostActivity, Thread, host_activity, numbered_threads
 from tracekit.analysis.host_times import PROMPT_PS, slow_call_ps
-from tracekit.columns import distinct, distinct_beside, frame
+from tracekit.columns import distinct, distinct_beside, frame, largest
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
@@ -522,12 +522,8 @@ def _largest(
     tails = np.append(heads[1:], len(pieces)) - 1
     # Windows may hold only parts of an interval.
     length = np.add.reduceat(pieces.end - pieces.start, heads) if len(heads) else heads
-    # Of equals the earlier; only those that may be among the largest are sorted.
-    threshold = np.partition(length, -LARGEST)[-LARGEST] if len(length) > LARGEST else 0
-    order = np.flatnonzero(length >= threshold)
-    order = order[np.argsort(-length[order], kind="stable")][:LARGEST]
     intervals = []
-    for place in order.tolist():
+    for place in largest(length, LARGEST).tolist():
         interval_pieces = slice(int(heads[place]), int(tails[place]) + 1)
         times = iv.sums(
             pieces.end[interval_pieces] - pieces.start[interval_pieces], pieces.label[interval_pieces], len(CAUSES)

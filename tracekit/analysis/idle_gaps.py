@@ -11,7 +11,7 @@ from tracekit import intervals as iv
 from tracekit.analysis.host_activity import dispatchers
 from tracekit.analysis.host_records import THREAD, plain, thread_numbers
 from tracekit.analysis.idle import EDGES, Cause
-from tracekit.columns import by_label, frame
+from tracekit.columns import by_label, frame, largest
 from tracekit.intervals import Intervals
 from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.host_calls import calls_runtime, frame_line, frame_of_jax, is_frame, of_any_call, says_waiting
@@ -108,7 +108,7 @@ def launching_threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[pd.
 
 def longest_gaps(timeline: Timeline, gaps: Gaps) -> pd.DataFrame:
     """The LARGEST longest gaps (LONGEST_COLUMNS), and what the host did in them."""
-    order = np.argsort(-gaps.length, kind="stable")[:LARGEST]
+    order = largest(gaps.length, LARGEST)
     idle_of = iv.sums(gaps.length, gaps.device, len(gaps.devices))
     launched = np.append(timeline.trace.launches["start_ps"].to_numpy(), 0)[gaps.launch]
     doing = _doing(timeline, gaps, order, (gaps.launch >= 0) & (launched > gaps.begin))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import distinct_beside, frame, labels
+from tracekit.columns import distinct_beside, frame, labels, largest
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
@@ -140,7 +140,7 @@ def offenders(
     table = groups.drop_duplicates("code")
     table = table.assign(devices=groups.groupby("code").size().loc[table["code"]].to_numpy())
     table = table.head(MOST_GROUPS).reset_index(drop=True)
-    places = np.append(table["at"].to_numpy(np.int64), _top(costs.cost, MOST_INSTANCES))
+    places = np.append(table["at"].to_numpy(np.int64), largest(costs.cost, MOST_INSTANCES))
     spots = _spots(costs, exposed_rows, gaps, places)
     table_of_places = pd.DataFrame(
         _labels(costs, places, rows)
@@ -240,10 +240,10 @@ def _groups(costs: _Costs, rows: Rows, unions: Unions) -> pd.DataFrame:
     key = costs.device * len(costs.whats) + costs.what
     count = len(rows.devices) * len(costs.whats)
     n = _numbers(costs, key, count)
-    total, largest, first_largest = (np.zeros(count, np.int64) for _ in range(3))
+    total, most, first_largest = (np.zeros(count, np.int64) for _ in range(3))
     np.add.at(total, key, costs.cost)
-    np.maximum.at(largest, key, costs.cost)
-    largest_rows = np.flatnonzero(costs.cost == largest[key])[::-1]
+    np.maximum.at(most, key, costs.cost)
+    largest_rows = np.flatnonzero(costs.cost == most[key])[::-1]
     first_largest[key[largest_rows]] = largest_rows  # of equal ones the first is written last
     present = np.flatnonzero(n)
     present = present[np.argsort(-total[present], kind="stable")]
@@ -254,7 +254,7 @@ def _groups(costs: _Costs, rows: Rows, unions: Unions) -> pd.DataFrame:
             "n": n[present],
             "cost_ps": total[present],
             "ratio": total[present] / window,
-            "largest_ps": largest[present],
+            "largest_ps": most[present],
             "code": costs.what[first_largest[present]],
             "at": first_largest[present],
         }
@@ -279,16 +279,6 @@ def _labels(costs: _Costs, places: NDArray[np.int64], rows: Rows) -> dict[str, l
 
 def _window(unions: Unions, device: str) -> int:
     return iv.total(unions.windows[unions.devices[device].clock]) if device in unions.devices else 0
-
-
-def _top(cost: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """The places of the largest `most` values, the largest first, of equal ones the first."""
-    places = np.arange(len(cost))
-    if len(cost) > most:
-        # Each of `most` blocks has a value as large as the least of their largest: so many to sort are enough.
-        blocks = np.arange(most) * len(cost) // most
-        places = np.flatnonzero(cost >= np.maximum.reduceat(cost, blocks).min())
-    return places[np.argsort(-cost[places], kind="stable")[:most]]
 
 
 def _spots(costs: _Costs, exposed_rows: Exposed, gaps: pd.DataFrame, places: NDArray[np.int64]) -> Spots:

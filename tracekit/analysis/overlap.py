@@ -14,7 +14,7 @@ from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE
-from tracekit.timeline.timeline import Source, Timeline, Windows, begins_inside, timeline_of
+from tracekit.timeline.timeline import Source, Timeline, Windows, rows_begin_inside, timeline_of
 from tracekit.timeline.unions import CELLS, Unions
 from tracekit.vocabulary.kinds import Kind
 
@@ -288,7 +288,6 @@ def _waiting_ratio(timeline: Timeline) -> float | None:
     rows = timeline.whole.rows
     wait, has_wait = rows.numbers("wait_ps")
     at = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & has_wait)
-    clocks = np.array(rows.clocks, object)[rows.device[at]]
-    at = at[begins_inside(rows.start[at], clocks, timeline.unions.windows)]
+    at = at[rows_begin_inside(rows, at, timeline.unions.windows)]
     duration = iv.sum_exactly(rows.end[at] - rows.start[at])
     return iv.sum_exactly(wait[at]) / duration if duration else None

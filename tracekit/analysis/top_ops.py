@@ -12,7 +12,7 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import frame, numbered
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.timeline.timeline import Source, Timeline, Windows, begins_inside, timeline_of
+from tracekit.timeline.timeline import Source, Timeline, Windows, rows_begin_inside, timeline_of
 from tracekit.timeline.unions import COLLECTIVE, COMPUTE, first_coverage, union_lengths
 from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.patterns import pattern
@@ -241,10 +241,8 @@ def _scopes(
         for name in dict.fromkeys(names[counts].tolist()):
             is_of = np.append(counts & (names == name), False)  # the last is that of rows in no step
             scopes.append((STEP, str(name), is_of[step_of]))
-    rows = timeline.rows
-    clocks = np.array(rows.clocks, object)[rows.device[places]]
     for name, windows in phases.items():
-        scopes.append((PHASE, name, begins_inside(rows.start[places], clocks, windows)))
+        scopes.append((PHASE, name, rows_begin_inside(timeline.rows, places, windows)))
     return scopes
 
 

@@ -439,8 +439,24 @@ def begins_inside(start: Column, clock: NDArray[np.object_], windows: Mapping[st
     """Which of n starts in ps, each on a `clock`, lie in `windows`; all (n,)."""
     inside = np.zeros(len(start), bool)
     for name, window_set in windows.items():
-        window = iv.union(window_set)
-        if len(window):
-            window_before = np.searchsorted(window[:, 0], start, side="right") - 1
-            inside |= (clock == name) & (window_before >= 0) & (start < window[window_before, 1])
+        if len(window_set):
+            inside |= (clock == name) & _lies_in(start, window_set)
+    return inside
+
+
+def rows_begin_inside(rows: Rows, places: Column, windows: Mapping[str, Intervals]) -> NDArray[np.bool_]:
+    """Which of the rows at k `places`, which rise, begin in the `windows` of their clock; (k,)."""
+    inside = np.zeros(len(places), bool)
+    edges = np.searchsorted(places, rows.first).tolist()
+    for clock, low, high in zip(rows.clocks, edges[:-1], edges[1:], strict=True):
+        if len(window_set := windows.get(clock, iv.EMPTY)):
+            inside[low:high] = _lies_in(rows.start[places[low:high]], window_set)
+    return inside
+
+
+def _lies_in(moments: Column, window_set: Intervals) -> NDArray[np.bool_]:
+    """Which of the moments lie in a set of windows that is not empty."""
+    window = iv.union(window_set)
+    window_before = np.searchsorted(window[:, 0], moments, side="right") - 1
+    inside: NDArray[np.bool_] = (window_before >= 0) & (moments < window[window_before, 1])
     return inside

@@ -21,7 +21,7 @@ from tracekit.analysis.critical_path.what_if import (
     refusals,
     scenarios,
 )
-from tracekit.columns import frame
+from tracekit.columns import frame, largest
 from tracekit.devices import type_of
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import Rows
@@ -365,7 +365,7 @@ def _kept_pieces(paths: Paths) -> Column:
     is_kept = np.zeros(len(length), bool)
     for step in np.unique(paths.step).tolist():
         pieces_of_step = np.flatnonzero(paths.step == step)
-        is_kept[pieces_of_step[np.argsort(-length[pieces_of_step], kind="stable")[:PIECES]]] = True
+        is_kept[pieces_of_step[largest(length[pieces_of_step], PIECES)]] = True
     places = np.flatnonzero(is_kept)[::-1]
     return places[np.argsort(paths.step[places], kind="stable")]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tracekit.analysis.critical_path.graph import Graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths
 from tracekit.analysis.critical_path.replay import Plan, Without
-from tracekit.columns import frame
+from tracekit.columns import frame, largest
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.instances import CollectiveInstances, Unseen
 from tracekit.timeline.rows import CODE, Rows
@@ -71,8 +71,8 @@ def scenarios(dag: Graph, plan: Plan, paths: Paths, labels: list[str]) -> list[t
         scenarios.append((Removed.COPIES, None, Without((Part.MEMCPY,))))
     if kinds & {Part.HOST_LAUNCH, Part.HOST_WORK}:
         scenarios.append((Removed.HOST, None, Without((Part.HOST_LAUNCH, Part.HOST_WORK), prompt=True)))
-    longest = np.argsort(-paths.of_op, kind="stable")[:OPS]
-    return scenarios + [(Removed.OP, labels[op], Without(op=op)) for op in longest.tolist() if paths.of_op[op]]
+    longest = [op for op in largest(paths.of_op, OPS).tolist() if paths.of_op[op]]
+    return scenarios + [(Removed.OP, labels[op], Without(op=op)) for op in longest]
 
 
 def predictions(

@@ -1,7 +1,7 @@
 """The rows of a trace lane by lane, as the timeline shows them: device rows, then the host calls that started them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -62,15 +62,28 @@ class Lanes:
     instance: NDArray[np.int32]
     notes: tuple[str, ...] = ()
 
+    def of_devices(self) -> "Lanes":
+        """The same without the calls of the host."""
+        n = self.device_rows
+        return replace(
+            self,
+            groups=tuple(group for group in self.groups if group.kind != HOST),
+            lanes=tuple(lane for lane in self.lanes if self.groups[lane[0]].kind != HOST),
+            start=self.start[:n],
+            end=self.end[:n],
+            name=self.name[:n],
+            names=self.names[: int(self.name[:n].max(initial=-1)) + 1],  # those of calls come after them
+            kind=self.kind[:n],
+            launch=np.full(n, -1, np.int32),
+        )
 
-def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int], calls: bool = True) -> Lanes:
+
+def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int]) -> Lanes:
     """The lanes of a trace: devices in natural order, those not proven last, then hosts; `zero` is time 0 by clock.
 
-    The steps are those of `compared`: all of the trace, or windows of it. Only calls that started a row have a place;
-    `calls` = False leaves all of them out.
+    The steps are those of `compared`: all of the trace, or windows of it. Only calls that started a row have a place.
     """
-    trace, rows = timeline.trace, timeline.rows
-    launch = timeline.launch if calls else np.full(len(rows), -1)
+    trace, rows, launch = timeline.trace, timeline.rows, timeline.launch
     # A row of the trace may be several of those inside the windows, cut to as many of them.
     step = np.full(len(trace.events), -1, np.int32)
     step[compared.place[::-1]] = compared.steps.step_of[::-1]
