@@ -166,7 +166,7 @@ def _as_they_appear(key: NDArray[np.int64], count: int, number: Callable[..., in
     is_dense = count <= _MOST_KEYS * len(key)
     if is_dense and number is not _number_as_they_appear:
         first = np.empty(min(count, len(key)), np.int64)
-        used = number(key, np.full(count, -1), first)
+        used = number(key, np.full(count, -1, np.int32), first)
         return used, first[:used].copy()
     codes, keys = numbered(key, count) if is_dense else pd.factorize(key)
     first = np.zeros(len(keys), np.int64)
@@ -178,7 +178,7 @@ def _as_they_appear(key: NDArray[np.int64], count: int, number: Callable[..., in
     return len(keys), first[by_row]
 
 
-def _number_as_they_appear(key: NDArray[np.int64], numbers: NDArray[np.int64], first: NDArray[np.int64]) -> int:
+def _number_as_they_appear(key: NDArray[np.int64], numbers: NDArray[np.int32], first: NDArray[np.int64]) -> int:
     """Write the number of each key over it, and to `first` where each stands first; `numbers`, one for each key that
     may be there, are -1. How many there are. A seventh of the time of numpy, which goes over the rows six times."""
     count = 0

@@ -116,8 +116,7 @@ def test_the_shared_times_of_sets_count_points_compiled_or_not(many):
     points = [{p for start, end in intervals.tolist() for p in range(start, end)} for intervals in sets]
     k = len(sets)
     expected = [[len(points[a] & points[b]) if a < b else 0 for b in range(k)] for a in range(k)]
-    start, end = np.concatenate([iv.EMPTY, *sets]).T.copy()
-    given_to_it = (np.cumsum([0, *map(len, sets)]), start, end)
+    given_to_it = (np.cumsum([0, *map(len, sets)]), np.concatenate([iv.EMPTY, *sets]))
     assert shared_times(*given_to_it).tolist() == jit.compiled(shared_times)(*given_to_it).tolist() == expected
 
 

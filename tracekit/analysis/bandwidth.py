@@ -330,13 +330,18 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     Collectives are left out: they wait for the link, and few blocks are enough for that. Kernels that ran at once each
     count: their times are weights here, no busy time.
     """
-    ratio = rows.events["occupancy_ratio"].to_numpy(float, na_value=np.nan)[rows.at]
     computes = rows.kind == CODE[Kind.COMPUTE]
-    places = _on_known_devices(rows, computes & ~np.isnan(ratio))
+    places = _on_known_devices(rows, computes & rows.has("occupancy_ratio"))
     if not len(places):
         return frame(OCCUPANCY_COLUMNS), frame(LOW_COLUMNS)
-    ratio, device, duration = ratio[places], rows.device[places], rows.end[places] - rows.start[places]
     names, devices = np.array(rows.labels("name"), object), np.array(rows.devices, object)
+    # Of millions of kernels, few columns are held at once.
+    kernels = rows.device[computes]
+    all_kernels = np.bincount(kernels, minlength=len(devices))
+    kernel_ps = np.bincount(kernels, (rows.end - rows.start)[computes], len(devices))
+    del kernels, computes
+    ratio = rows.events["occupancy_ratio"].to_numpy(float, na_value=np.nan)[rows.at[places]]
+    device, duration = rows.device[places], rows.end[places] - rows.start[places]
     name_of, keys = numbered(device * len(names) + rows.codes("name")[places], len(devices) * len(names))
     device_number, name = np.divmod(keys, len(names))
     low = pd.DataFrame(
@@ -346,11 +351,9 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     by_device = pd.DataFrame({"device": devices, **_weighted_means(device, duration, ratio, len(devices))})
     low_ps = np.bincount(device, duration * (ratio < LOW_OCCUPANCY_RATIO), len(devices))
-    kernels = rows.device[computes]
-    kernel_ps = np.bincount(kernels, (rows.end - rows.start)[computes], len(devices))
     with np.errstate(divide="ignore", invalid="ignore"):
         by_device["low_time_ratio"] = low_ps / by_device["time_ps"]
-        by_device["coverage_ratio"] = by_device["n"] / np.bincount(kernels, minlength=len(devices))
+        by_device["coverage_ratio"] = by_device["n"] / all_kernels
         by_device["time_coverage_ratio"] = by_device["time_ps"] / kernel_ps
     by_device = by_device[by_device["n"] > 0]
     return frame(OCCUPANCY_COLUMNS, by_device), frame(LOW_COLUMNS, low)

@@ -96,26 +96,23 @@ class HostApi(
 def host_api(timeline: Timeline, gaps: pd.DataFrame) -> HostApi:
     """What the host's calls cost; `gaps` are the idle pieces of the timeline (GAP_COLUMNS of analysis.idle)."""
     waits = waiting_calls(timeline)
-    calls = _calls(timeline, waits)  # whose columns are gone before those of the gaps are there
+    # What these need is gone before the columns of the gaps are there.
+    calls = _calls(timeline, waits)
+    after_launch, launched = _after_launch(timeline, waits)
     between = idle_intervals(timeline, gaps)
     fell_idle_in = call_of_gaps(timeline, between, waits)
     rows = timeline.rows
     window_ps = sum(
         iv.total(timeline.unions.windows[rows.clocks[device]]) for device, placed in enumerate(rows.placed) if placed
     )
-    launching = np.zeros(len(timeline.trace.launches), bool)
-    launching[timeline.launch[timeline.launch >= 0]] = True
-    launching[blocking_copies(timeline)] = False
-    launching &= ~by_label(timeline.trace.launches["name"].array, copies_synchronously).astype(bool)
-    launches = timeline.trace.launches[list(RECORD)][launching]
-    by_call = _by_call(calls, _after_launch(launches, waits), waits, (between, fell_idle_in), window_ps)
+    by_call = _by_call(calls, after_launch, waits, (between, fell_idle_in), window_ps)
     nothing = not len(calls) and not len(between.begin)
     return HostApi(
         by_call,
         _places(timeline, waits, (between, fell_idle_in), window_ps),
         _by_device(between),
         longest_gaps(timeline, between),
-        len(launches),
+        launched,
         "The trace holds neither calls of the host to its devices nor idle time between their work." if nothing else "",
     )
 
@@ -247,18 +244,27 @@ def _begins_inside(timeline: Timeline, table: pd.DataFrame) -> NDArray[np.bool_]
     return begins_inside(table["start_ps"].to_numpy(), clock, timeline.unions.windows)
 
 
-def _after_launch(launches: pd.DataFrame, waits: pd.DataFrame) -> dict[str, int]:
-    """How many of the launches each waiting call follows next on their thread."""
+def _after_launch(timeline: Timeline, waits: pd.DataFrame) -> tuple[dict[str, int], int]:
+    """How many of the launches that started work, and wait for none, each waiting call follows next on their thread;
+    and how many they are."""
+    launching = np.zeros(len(timeline.trace.launches), bool)
+    launching[timeline.launch[timeline.launch >= 0]] = True
+    launching[blocking_copies(timeline)] = False
+    launching &= ~by_label(timeline.trace.launches["name"].array, copies_synchronously).astype(bool)
+    launches = timeline.trace.launches
+    launches = launches if launching.all() else launches[list(RECORD)][launching]
     calls = waits[waits["is_call"].to_numpy(bool)]
-    thread = np.concatenate(thread_numbers(launches, calls))
-    start = np.concatenate([launches["start_ps"], calls["start_ps"]])
-    is_wait = np.arange(len(start)) >= len(launches)
-    order = order_by(thread, start)  # launches before waits that begin with them
-    follows = ~is_wait[order][:-1] & is_wait[order][1:] & (np.diff(thread[order]) == 0)
+    of_launch, of_call = thread_numbers(launches, calls)
+    launched_at, called_at = launches["start_ps"].to_numpy(), calls["start_ps"].to_numpy()
+    follows, threads = np.zeros(len(calls), bool), int(of_call.max(initial=-1)) + 1
+    for launched, called in zip(places_of(of_launch, threads), places_of(of_call, threads), strict=True):
+        called = called[np.argsort(called_at[called], kind="stable")]
+        following = np.searchsorted(called_at[called], launched_at[launched])  # launches before waits that begin then
+        follows[called[following[following < len(called)]]] = True
     counts: dict[str, int] = {}
-    for name in calls["name"].to_numpy(object)[order[1:][follows] - len(launches)].tolist():
+    for name in calls["name"].to_numpy(object)[follows].tolist():
         counts[str(name)] = counts.get(str(name), 0) + 1
-    return counts
+    return counts, len(launches)
 
 
 def _by_call(

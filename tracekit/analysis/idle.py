@@ -119,8 +119,8 @@ class Pieces:
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     label: NDArray[np.int8]
-    next: NDArray[np.int64]
-    interval: NDArray[np.int64]
+    next: NDArray[np.int32]
+    interval: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.start)
@@ -138,8 +138,8 @@ class Pieces:
         return iv.intervals(self.start, self.end)
 
 
-_EMPTY = np.empty(0, np.int64)
-_NONE = Pieces(_EMPTY, _EMPTY, np.empty(0, np.int8), _EMPTY, _EMPTY)
+_NO_TIMES, _NO_NUMBERS = np.empty(0, np.int64), np.empty(0, np.int32)
+_NONE = Pieces(_NO_TIMES, _NO_TIMES, np.empty(0, np.int8), _NO_NUMBERS, _NO_NUMBERS)
 
 
 def idle(timeline: Timeline) -> Idle:
@@ -150,7 +150,7 @@ def idle(timeline: Timeline) -> Idle:
     """
     devices = [device for device, is_placed in enumerate(timeline.rows.placed) if is_placed]
     pieces_of = _pieces_of_devices(timeline, devices)
-    of_device = np.repeat(np.arange(len(devices)), [len(pieces) for pieces in pieces_of]).astype(np.int64)
+    of_device = np.repeat(np.arange(len(devices), dtype=np.int32), [len(pieces) for pieces in pieces_of])
     pieces = concatenate(pieces_of)
     pieces_of.clear()  # 25 MB a million rows, which the tables need not stand beside
     return _result(timeline, devices, pieces, of_device)
@@ -207,9 +207,8 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
         )
     )
     nonempty = np.flatnonzero(ends > begins)
-    pieces = Pieces(
-        begins[nonempty], ends[nonempty], labels[nonempty], after[nonempty // 4].astype(np.int64), nonempty // 4
-    )
+    interval = (nonempty // 4).astype(np.int32)
+    pieces = Pieces(begins[nonempty], ends[nonempty], labels[nonempty], after[interval], interval)
     return _refine(timeline, host, device, pieces)
 
 
@@ -393,8 +392,8 @@ def _with_edges(pieces: Pieces, timeline: Timeline, device: int, windows: Interv
         np.array([low, last_end]),
         np.array([first_start, high]),
         np.array([CAUSE_CODE[before], CAUSE_CODE[after]], np.int8),
-        np.array([lasting[0] if len(lasting) else -1, -1]),
-        np.array([0, int(pieces.interval[-1]) + 2 if len(pieces) else 1]),
+        np.array([lasting[0] if len(lasting) else -1, -1], np.int32),
+        np.array([0, int(pieces.interval[-1]) + 2 if len(pieces) else 1], np.int32),
     )
     inner = replace(pieces, interval=pieces.interval + 1)
     sections = [edges.take(slice(0, 1)), inner, edges.take(slice(1, 2))]
@@ -461,16 +460,17 @@ def clip(pieces: Pieces, windows: Intervals) -> Pieces:
     return _inside(pieces, windows)
 
 
-def _result(timeline: Timeline, devices: Sequence[int], pieces: Pieces, of_device: NDArray[np.int64]) -> Idle:
+def _result(timeline: Timeline, devices: Sequence[int], pieces: Pieces, of_device: NDArray[np.int32]) -> Idle:
     rows, unions = timeline.rows, timeline.unions
     lacking = _lacking(timeline, devices, pieces.label)
-    new = (np.diff(pieces.interval) != 0) | (np.diff(of_device) != 0)
-    pieces = replace(pieces, interval=np.append(0, np.cumsum(new))[: len(pieces)])
+    begins = np.append(True, (pieces.interval[1:] != pieces.interval[:-1]) | (of_device[1:] != of_device[:-1]))
+    heads, interval = np.flatnonzero(begins[: len(pieces)]), np.cumsum(begins[: len(pieces)]) - 1
     names = [rows.devices[device] for device in devices]
     length = pieces.end - pieces.start
     key = of_device * len(CAUSES) + pieces.label
     groups = len(devices) * len(CAUSES)
-    times, counts = iv.sums(length, key, groups), distinct_beside(key, pieces.interval, groups).tolist()
+    times, counts = iv.sums(length, key, groups), distinct_beside(key, interval, groups).tolist()
+    del key  # of millions of pieces, few columns are held at once
     idle_of = [sum(times[offset : offset + len(CAUSES)]) for offset in range(0, groups, len(CAUSES))]
     by_device, by_cause, device_table = [], [], []
     for number, name in enumerate(names):
@@ -502,42 +502,46 @@ def _result(timeline: Timeline, devices: Sequence[int], pieces: Pieces, of_devic
                     pieces.label, categories=pd.Index(list(map(str, CAUSES)), dtype="str")
                 ),
                 "next": pd.arrays.IntegerArray(next_row, pieces.next < 0),
-                "interval": pieces.interval,
+                "interval": interval,
             },
             copy=False,
         ),
         frame(BY_DEVICE_COLUMNS, by_device),
         frame(BY_CAUSE_COLUMNS, by_cause),
         frame(DEVICE_COLUMNS, device_table),
-        _largest(rows, names, of_device, pieces, next_row),
+        _largest(rows, names, of_device, pieces, (heads, length), next_row),
         lacking,
     )
 
 
 def _largest(
-    rows: Rows, names: Sequence[str], of_device: NDArray[np.int64], pieces: Pieces, next_row: NDArray[np.int64]
+    rows: Rows,
+    names: Sequence[str],
+    of_device: NDArray[np.int32],
+    pieces: Pieces,
+    lengths: tuple[NDArray[np.int64], NDArray[np.int64]],
+    next_row: NDArray[np.int64],
 ) -> pd.DataFrame:
-    """The LARGEST longest intervals (LARGEST_COLUMNS)."""
-    heads = np.flatnonzero(np.append(True, pieces.interval[1:] != pieces.interval[:-1])[: len(pieces)])
-    tails = np.append(heads[1:], len(pieces)) - 1
+    """The LARGEST longest intervals (LARGEST_COLUMNS); `lengths`: the first piece of each, and how long each piece
+    lasts."""
+    heads, length = lengths
     # Windows may hold only parts of an interval.
-    length = np.add.reduceat(pieces.end - pieces.start, heads) if len(heads) else heads
+    idle_ps = np.add.reduceat(length, heads) if len(heads) else heads
     intervals = []
-    for place in largest(length, LARGEST).tolist():
-        interval_pieces = slice(int(heads[place]), int(tails[place]) + 1)
-        times = iv.sums(
-            pieces.end[interval_pieces] - pieces.start[interval_pieces], pieces.label[interval_pieces], len(CAUSES)
-        )
+    for place in largest(idle_ps, LARGEST).tolist():
+        head, *following = heads[place : place + 2].tolist()
+        past = following[0] if following else len(pieces)
+        times = iv.sums(length[head:past], pieces.label[head:past], len(CAUSES))
         main_cause = max(range(len(CAUSES)), key=times.__getitem__)
-        next_place = int(next_row[heads[place]])
+        next_place = int(next_row[head])
         intervals.append(
             (
-                names[int(of_device[heads[place]])],
-                int(pieces.start[heads[place]]),
-                int(pieces.end[tails[place]]),
-                int(length[place]),
+                names[int(of_device[head])],
+                int(pieces.start[head]),
+                int(pieces.end[past - 1]),
+                int(idle_ps[place]),
                 str(CAUSES[main_cause]),
-                times[main_cause] / int(length[place]),
+                times[main_cause] / int(idle_ps[place]),
                 next_place if next_place >= 0 else pd.NA,
                 str(rows.events["name"].iat[next_place]) if next_place >= 0 else None,
             )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,7 +49,7 @@ class Gaps:
 
     devices: Sequence[str]
     interval: NDArray[np.int64]
-    device: NDArray[np.int64]
+    device: NDArray[np.integer[Any]]
     begin: NDArray[np.int64]
     end: NDArray[np.int64]
     length: NDArray[np.int64]
@@ -79,18 +80,18 @@ def idle_intervals(timeline: Timeline, gaps: pd.DataFrame) -> Gaps:
         of_cause = cause.codes[inner] == cause.categories.get_loc(str(chosen))
         return np.add.reduceat(np.where(of_cause, length, 0), heads) if len(heads) else heads
 
-    launch_of_event = np.full(len(timeline.rows.events), -1)
+    launch_of_event = np.full(len(timeline.rows.events), -1, np.int32)
     launch_of_event[timeline.rows.at] = timeline.timed_launch
     return Gaps(
         [str(name) for name in gaps["device"].cat.categories],
         interval[heads],
-        gaps["device"].cat.codes.to_numpy()[places].astype(np.int64),
+        gaps["device"].cat.codes.to_numpy()[places],
         pieces[heads, 0],
         pieces[tails, 1],
         np.add.reduceat(length, heads) if len(heads) else heads,
         idle_for(Cause.HOST),
         idle_for(Cause.UNEXPLAINED),
-        launch_of_event[gaps["next"].array[places].to_numpy(np.int64)],
+        launch_of_event[gaps["next"].array[places].to_numpy(np.int64)].astype(np.int64),
         pieces,
         heads,
     )

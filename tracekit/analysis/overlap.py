@@ -65,7 +65,7 @@ def partition(source: Source, windows: Windows | None = None) -> pd.DataFrame:
         windows = unions.windows[device.clock]
         window_ps = iv.total(windows)
         start = int(windows[0, 0]) if len(windows) else 0
-        edges, code = device.cells
+        edges, code = device.cells()
         cells = iv.sums(edges[1:] - edges[:-1], code, len(CELLS))
         busy = sum(cells[1:])
         # Idle is also what lies before the first work and after the last.
@@ -170,8 +170,7 @@ def _pairs(unions: Unions, names: Sequence[str], shared_times_of: Callable[..., 
     """The rows of the pairs of some devices."""
     lengths = {name: iv.total(unions.devices[name].busy) for name in names}
     sets = [unions.devices[name].busy for name in names]
-    start, end = np.concatenate([iv.EMPTY, *sets]).T.copy()
-    overlap_of = shared_times_of(np.cumsum([0, *map(len, sets)]), start, end)
+    overlap_of = shared_times_of(np.cumsum([0, *map(len, sets)]), np.concatenate([iv.EMPTY, *sets]))
     rows: list[_Pair] = []
     for (place_a, a), (place_b, b) in combinations(enumerate(names), 2):
         if unions.devices[a].clock != unions.devices[b].clock:
@@ -196,17 +195,17 @@ def _pairs(unions: Unions, names: Sequence[str], shared_times_of: Callable[..., 
     return rows
 
 
-def shared_times(offsets: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For how long each two of k merged sets, rows offsets[k]:offsets[k + 1], hold the same points, in ps: (k, k), only
-    above the diagonal."""
+def shared_times(offsets: NDArray[np.int64], spans: iv.Intervals) -> NDArray[np.int64]:
+    """For how long each two of k merged sets, spans[offsets[k]:offsets[k + 1]], hold the same points, in ps: (k, k),
+    only above the diagonal."""
     sets = len(offsets) - 1
     shared = np.zeros((sets, sets), np.int64)
     for a in range(sets):
         for b in range(a + 1, sets):
             i, j, time = offsets[a], offsets[b], 0
             while i < offsets[a + 1] and j < offsets[b + 1]:
-                time += max(0, min(end[i], end[j]) - max(start[i], start[j]))
-                if end[i] < end[j]:
+                time += max(0, min(spans[i, 1], spans[j, 1]) - max(spans[i, 0], spans[j, 0]))
+                if spans[i, 1] < spans[j, 1]:
                     i += 1
                 else:
                     j += 1
@@ -256,9 +255,8 @@ def shared_busy(timeline: Timeline, windows: Mapping[tuple[str, str], iv.Interva
     tables = []
     if len(devices) > 1 and len(timeline.unions.windows) == 1:
         edges, count = iv.depth(*(device.busy for device in devices.values()))
-        shared = np.flatnonzero(count[:-1] > 1)
-        several = iv.intervals(edges[shared], edges[shared + 1])
-        del edges, count, shared
+        several = iv.of_cells(edges, count[:-1] > 1)
+        del edges, count
         sets: list[tuple[str | None, str | None, iv.Intervals]] = [(None, None, several)]
         if len(devices) <= MOST_PAIRED:
             for (a, one), (b, other) in combinations(devices.items(), 2):

@@ -94,9 +94,12 @@ def _one_program(timeline: Timeline) -> str:
     run, has_run = rows.numbers("run_id")
     counted = np.flatnonzero((steps.step_of >= 0) & has_run)
     if len(counted):
-        module = rows.codes("hlo_module")[counted]
-        _, first = distinct(steps.step_of[counted], rows.device[counted], module, run[counted])
-        places = counted[first]
+        columns = (steps.step_of, rows.device, rows.codes("hlo_module"), run)
+        # Rows of one execution mostly stand together on a device, so that the first of them are few.
+        changes = [column[counted[1:]] != column[counted[:-1]] for column in columns]
+        heads = counted[np.append(True, np.logical_or.reduce(changes))]
+        _, first = distinct(*(column[heads] for column in columns))
+        places = heads[first]
         which, _ = distinct(steps.step_of[places], rows.device[places])
         executions = np.bincount(which)
         return _told(executions, "execution", steps.step_of[places])

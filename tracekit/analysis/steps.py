@@ -303,17 +303,18 @@ def _unanswered(timeline: Timeline) -> NDArray[np.bool_]:
         return answer
     names = calls["name"].cat
     is_launch = np.array([*map(launches, names.categories), False], bool)[names.codes.to_numpy()]
-    is_answered = np.bincount(timeline.launch[timeline.launch >= 0], minlength=len(calls)) > 0
+    is_answered = np.zeros(len(calls), bool)
+    is_answered[timeline.launch[timeline.launch >= 0]] = True
     clock_of, hosts = clock_of_hosts(timeline.rows), calls["host"].cat
-    clock = np.array([*(clock_of.get(host, "") for host in hosts.categories), ""], object)[hosts.codes.to_numpy()]
     start = calls["start_ps"].to_numpy()
     for name, steps_of_clock in boundaries.groupby("clock", sort=False):
         places = steps_of_clock.index.to_numpy(np.int64)
         reach = np.maximum.accumulate(steps_of_clock["host_end_ps"].to_numpy(np.int64))
-        mine = is_launch & (clock == name)
+        is_on_clock = np.array([*(clock_of.get(host, "") == name for host in hosts.categories), False], bool)
+        mine = np.flatnonzero(is_launch & is_on_clock[hosts.codes.to_numpy()])
         of_step = np.searchsorted(reach, start[mine], side="right")
         total = np.bincount(of_step, minlength=len(places) + 1)[:-1]
-        lost = np.bincount(of_step, ~is_answered[mine], minlength=len(places) + 1)[:-1]
+        lost = np.bincount(of_step[~is_answered[mine]], minlength=len(places) + 1)[:-1]
         answer[places] = lost > (1 - _CUT_BELOW) * total
     return answer
 
@@ -368,7 +369,7 @@ def time_spent(device: DeviceUnions, windows: Intervals) -> dict[str, NDArray[np
     Windows may overlap. Before its first and after its last work a device is idle. That the cells sum to the windows,
     and those but idle to the device's busy time in them, is checked here.
     """
-    edges, code = device.cells
+    edges, code = device.cells()
     cells = np.zeros((8, len(windows)), np.int64)
     if len(code):
         points = np.clip(windows, edges[0], edges[-1])

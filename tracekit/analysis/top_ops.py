@@ -129,19 +129,22 @@ class _Work:
     the labels of each number."""
 
     def __init__(self, rows: Rows, places: Column) -> None:
-        def taken(column: NDArray[Any]) -> NDArray[Any]:
-            return column if len(places) == len(rows) else column[places]
-
         self.rows, self.places = rows, places
-        self.device, self.start, self.end = taken(rows.device), taken(rows.start), taken(rows.end)
-        self.kind, self.duration = taken(rows.kind), self.end - self.start
+        self.device, self.start, self.end = self.taken(rows.device), self.taken(rows.start), self.taken(rows.end)
+        self.kind, self.duration = self.taken(rows.kind), self.end - self.start
         names, programs = np.array(rows.labels("name"), object), np.array([*rows.labels("hlo_module"), None], object)
-        program = taken(rows.codes("hlo_module")) % len(programs)
-        key = (taken(rows.codes("name")) * len(programs) + program) * len(CODE) + self.kind
+        key = self.taken(rows.codes("name"))
+        for codes, labels in ((self.taken(rows.codes("hlo_module")), len(programs)), (self.kind, len(CODE))):
+            key *= labels
+            key += codes % labels
         self.of, number = numbered(key, len(names) * len(programs) * len(CODE))
         rest, kind = np.divmod(number, len(CODE))
         name, program = np.divmod(rest, len(programs))
         self.names, self.programs, self.kinds = names[name], programs[program], np.array([*CODE], object)[kind]
+
+    def taken(self, column: NDArray[Any]) -> NDArray[Any]:
+        """The values of a column of all rows for those that count."""
+        return column if len(self.places) == len(self.rows) else column[self.places]
 
 
 def _top_ops(timeline: Timeline, work: _Work) -> TopOps:
@@ -150,6 +153,7 @@ def _top_ops(timeline: Timeline, work: _Work) -> TopOps:
     name, device = np.divmod(number, devices)
     by_device = _times(of_device, work.duration, len(number))
     by_device |= _unions(timeline, work, of_device, len(number))
+    del of_device  # of millions of rows, few columns are held at once
     by_name = _times(work.of, work.duration, names) if devices > 1 else by_device
     by_name = by_name | {column: _sums(by_device[column], name, names) for column in ("union_ps", "exposed_ps")}
 
@@ -257,14 +261,21 @@ class _Links:
     def __init__(self, work: _Work, ops: pd.DataFrame) -> None:
         self.work = work
         op, has_op = work.rows.numbers("op")
-        op = np.where(has_op, op, len(ops))[work.places]
+        op[~has_op] = len(ops)
+        op = work.taken(op)
         self.operator, self.source = (_of_ops(ops[column], op) for column in ("framework_op", "source"))
+        del op, has_op  # of millions of rows, few columns are held at once
         categories = np.array([*work.rows.labels("category"), None], object)
-        category = work.rows.codes("category")[work.places] % len(categories)
-        operators, operator = self.operator or (np.array([None]), np.zeros(len(op), np.int64))
+        operators, operator = self.operator or (np.array([None]), np.zeros(1, np.int64))
         # Rows of a name may be of several operators, and what they compute depends on them.
-        pair, of_pair = numbered(work.of * len(categories) + category, len(work.names) * len(categories))
-        self.group, number = numbered(pair * len(operators) + operator, len(of_pair) * len(operators))
+        key = work.of * len(categories)
+        key += work.taken(work.rows.codes("category")) % len(categories)
+        pair, of_pair = numbered(key, len(work.names) * len(categories))
+        del key
+        pair *= len(operators)
+        pair += operator
+        self.group, number = numbered(pair, len(of_pair) * len(operators))
+        del pair
         self.name, category = np.divmod(of_pair[number // len(operators)], len(categories))
         self.operators = operators[number % len(operators)]
         self.time_ps = _sums(work.duration, self.group, len(number))
@@ -372,8 +383,8 @@ def _unions(timeline: Timeline, work: _Work, key: Column, count: int) -> dict[st
     work hides: the union of the rows, and that without what hides it, which is compute for a collective, compute and
     collectives for a copy or memset, and nothing for compute."""
     start = first_coverage(key, count, work.start, work.end)
-    added = work.end - start
-    exposed = added.copy()
+    union_ps = _sums(work.end - start, key, count)
+    exposed_ps = union_ps.copy()
     first = np.searchsorted(work.device, np.arange(len(work.rows.devices) + 1))
     for name, low, high in zip(work.rows.devices, first[:-1].tolist(), first[1:].tolist(), strict=True):
         if low == high:
@@ -387,8 +398,8 @@ def _unions(timeline: Timeline, work: _Work, key: Column, count: int) -> dict[st
             places = low + np.flatnonzero(is_hidden)
             if len(places):
                 spans = iv.intervals(start[places], work.end[places])
-                exposed[places] -= iv.within(device.union_of(behind), spans)
-    return {"union_ps": _sums(added, key, count), "exposed_ps": _sums(exposed, key, count)}
+                exposed_ps -= _sums(iv.within(device.union_of(behind), spans), key[places], count)
+    return {"union_ps": union_ps, "exposed_ps": exposed_ps}
 
 
 def _table(columns: Mapping[str, str], data: dict[str, Any], total_ps: Any, busy_ps: Any = 0) -> pd.DataFrame:

@@ -6,6 +6,7 @@ stream, or for all of the device, returned that began, or whose event was record
 does not tell its stream: it is on one of those on which the same call of the same thread put work else.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,9 +52,9 @@ class _Work:
     lane: Column
 
 
-def lost_launches(rows: Rows, launch: Column, syncs: Syncs, trace: Trace) -> pd.DataFrame:
+def lost_launches(rows: Rows, launch: Column, syncs: Callable[[], Syncs], trace: Trace) -> pd.DataFrame:
     """Launches that have run and of which no device has a row, by host (LOST_COLUMNS), where they are too many to be
-    the profile's edge; the arguments are as `run_until` has them.
+    the profile's edge; the arguments are as `run_until` has them, and `syncs` is asked where that is needed.
 
     On a host of which no launch has a row, all count. Launches that were recorded into a graph did not run at all.
     """
@@ -62,6 +63,11 @@ def lost_launches(rows: Rows, launch: Column, syncs: Syncs, trace: Trace) -> pd.
     kinds = calls["name"].cat.categories
     codes = calls["name"].cat.codes.to_numpy()
     is_launch = np.array([*(launches(name) and not launches_host_function(name) for name in kinds), False], bool)[codes]
+    is_unanswered = is_launch & calls["correlation_id"].notna().to_numpy(bool)
+    is_unanswered[launch[launch >= 0]] = False
+    host_of_call = calls["host"].cat.codes.to_numpy()
+    if np.bincount(host_of_call[is_unanswered], minlength=1).max() < _FEWEST_LAUNCHES:
+        return frame(LOST_COLUMNS)
     thread, _ = distinct(*(calls[name].cat.codes.to_numpy().astype(np.int64) for name in ("process", "thread")))
     start = calls["start_ps"].to_numpy()
     hosts = calls["host"].cat.categories
@@ -69,7 +75,7 @@ def lost_launches(rows: Rows, launch: Column, syncs: Syncs, trace: Trace) -> pd.
     ids, has_id = _numbers(calls["correlation_id"])
     event_ids, event_has_id = _numbers(events["correlation_id"])
     code_of_event_host = {name: code for code, name in enumerate(event_hosts)}
-    calls_of = places_of(calls["host"].cat.codes.to_numpy(), len(hosts))
+    calls_of = places_of(host_of_call, len(hosts))
     events_of = places_of(host_of_event, len(event_hosts))
     is_counted = is_launch & has_id
     until: Column | None = None
@@ -82,7 +88,7 @@ def lost_launches(rows: Rows, launch: Column, syncs: Syncs, trace: Trace) -> pd.
         if np.count_nonzero(~answered) < _FEWEST_LAUNCHES:
             continue
         if until is None:
-            until = run_until(rows, launch, calls, syncs, trace.syncs)
+            until = run_until(rows, launch, calls, syncs(), trace.syncs)
         lost = int((~answered & (start[at] <= until[at])).sum()) if answered.any() else len(at)
         total = int(answered.sum()) + lost
         if lost >= _FEWEST_LAUNCHES and lost > REMAINDER * total:

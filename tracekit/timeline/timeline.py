@@ -167,7 +167,7 @@ class Timeline:
     @part
     def lost_launches(self) -> pd.DataFrame:
         """The launches whose work is not in the trace, of the hosts that lack many (LOST_COLUMNS)."""
-        return lost_launches(self.rows, self.launch, self.syncs, self.trace)
+        return lost_launches(self.rows, self.launch, lambda: self.syncs, self.trace)
 
     @part
     def collectives(self) -> CollectiveInstances:

@@ -48,12 +48,12 @@ class DeviceUnions:
     copies: Intervals
     directions: Mapping[str, Intervals]
 
-    @cached_property
     def cells(self) -> tuple[Column, NDArray[np.int8]]:
         """What kinds ran at once, from first start to last end: `edges` (m + 1,) int64 in ps, and `code` (m,) int8.
 
         From edges[i] to edges[i + 1] exactly the kinds in code[i] ran, the sum of COMPUTE, COLLECTIVE and MEMORY, 0 for
-        none. Codes beside each other differ; both arrays are empty if the device did nothing.
+        none. Codes beside each other differ; both arrays are empty if the device did nothing. They are not kept: 18
+        bytes a row, which few ask for.
         """
         return iv.cells(self.compute, self.collective, self.memory)
 
@@ -64,8 +64,8 @@ class DeviceUnions:
 
     def union_of(self, kinds: int) -> Intervals:
         """When any of `kinds` (COMPUTE, COLLECTIVE, MEMORY or a sum of them) ran."""
-        edges, code = self.cells
-        return iv.of_cells(edges, code & kinds != 0)
+        sets = ((COMPUTE, self.compute), (COLLECTIVE, self.collective), (MEMORY, self.memory))
+        return iv.union(*(spans for kind, spans in sets if kind & kinds and len(spans)))
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class QueueOrder:
     is known.
     """
 
-    queue: Column
+    queue: Places
     predecessor: Places
     lead_ps: Column
     pair: Column
@@ -71,19 +71,19 @@ def queue_order(rows: Rows) -> QueueOrder:
     return QueueOrder(queue[:n], predecessor, lead, pair, done_start, wait[pair] > DONE_PS)
 
 
-def _queues(rows: Rows) -> Column:
+def _queues(rows: Rows) -> Places:
     """The queue of each row: its lane on GPUs, its device elsewhere, -1 where the device is unknown."""
     gpu = np.array([type_of(name) == "gpu" for name in rows.devices] or [False])
     placed = np.array([*rows.placed, False])
     if not gpu.any():
-        return np.where(placed[rows.device], rows.device, -1)
+        return np.where(placed[rows.device], rows.device, -1).astype(np.int32)
     lanes = len(rows.labels("lane")) + 1
     key = rows.device * lanes + np.where(gpu[rows.device], rows.codes("lane") + 1, 0)
     number, _ = numbered(key, len(rows.devices) * lanes)
-    return np.where(placed[rows.device], number, -1)
+    return np.where(placed[rows.device], number, -1).astype(np.int32)
 
 
-def _async_pairs(rows: Rows, queue: Column, order: Column, has_wait: NDArray[np.bool_]) -> Column:
+def _async_pairs(rows: Rows, queue: Places, order: Column, has_wait: NDArray[np.bool_]) -> Column:
     """The rows, of those with a `has_wait` wait, during which other work of their queue ran."""
     if not has_wait[order].any():
         return np.zeros(0, np.int64)
@@ -98,7 +98,7 @@ def _async_pairs(rows: Rows, queue: Column, order: Column, has_wait: NDArray[np.
 
 
 def find_predecessors(
-    order: Column, queue: Column, start: Column, end: Column, aside: NDArray[np.bool_]
+    order: Column, queue: Places, start: Column, end: Column, aside: NDArray[np.bool_]
 ) -> tuple[Places, Column]:
     """What ended last in its queue before each work started, -1 for nothing, and by how much it started before that.
 
@@ -112,7 +112,7 @@ def find_predecessors(
 
 def predecessors(
     order: Column,
-    queue: Column,
+    queue: Places,
     start: Column,
     end: Column,
     aside: NDArray[np.bool_],

@@ -151,7 +151,7 @@ def graph(timeline: Timeline) -> Graph:
     start, end = _times(sources)
     drained = _drained_calls(sources, start, end)
     edges = _further_edges(sources, drained)
-    start, has_end = _move_waits(start, end, edges[Dependency.THREAD_WAIT], waits)
+    has_end = _move_waits(start, end, edges[Dependency.THREAD_WAIT], waits)
     order = _node_order(start, end, (host.start, host.start[sources.returns], rows.start, queues.done_ps))
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
@@ -208,12 +208,12 @@ class _Sources:
         return is_early
 
     def without_order(self) -> "_Sources":
-        """The same without the columns that only edges are made of, 48 bytes for a row and its call."""
+        """The same without the columns that only edges are made of, 44 bytes for a row and its call."""
         int32s, int64s = np.zeros(0, np.int32), np.zeros(0, np.int64)
         host = replace(
             self.host, predecessor=int32s, work_ps=int64s, awaited_row=int32s, drained_row=int32s, work_since_ps=int64s
         )
-        return replace(self, host=host, queues=replace(self.queues, queue=int64s, predecessor=int32s, lead_ps=int64s))
+        return replace(self, host=host, queues=replace(self.queues, queue=int32s, predecessor=int32s, lead_ps=int64s))
 
 
 def _sources(timeline: Timeline) -> _Sources:
@@ -247,19 +247,19 @@ def _begin_inside(sources: _Sources, start: Column) -> NDArray[np.bool_]:
 def _times(sources: _Sources) -> tuple[Column, Column]:
     """Start and end of every node; a call that waited for its rows has its length in its return."""
     rows, queues, host, returns = sources.timeline.rows, sources.queues, sources.host, sources.returns
-    call_end = host.end.copy()
-    call_end[returns] = host.start[returns]
-    call_end[host.blank] = host.start[host.blank]
-    # How long a pair was in flight is known only if its done was held up, and then that is when it landed.
-    row_end = rows.end.copy()
-    in_flight = queues.pair[~queues.was_held_up]
-    row_end[in_flight] = rows.start[in_flight]
-    _cut_to_waits(row_end, sources)
     done_end = rows.end[queues.pair]
     done_start = np.where(queues.was_held_up, done_end, queues.done_ps)
     return_start = np.minimum(rows.end[host.awaited_row[returns]], host.end[returns])
     start = np.concatenate([host.start, return_start, rows.start, done_start])
-    return start, np.concatenate([call_end, host.end[returns], row_end, done_end])
+    end = np.concatenate([host.end, host.end[returns], rows.end, done_end])
+    call_end, row_end = end[: len(host.end)], end[sources.first[3] : sources.first[4]]
+    call_end[returns] = host.start[returns]
+    call_end[host.blank] = host.start[host.blank]
+    # How long a pair was in flight is known only if its done was held up, and then that is when it landed.
+    in_flight = queues.pair[~queues.was_held_up]
+    row_end[in_flight] = rows.start[in_flight]
+    _cut_to_waits(row_end, sources)
+    return start, end
 
 
 def _drained_calls(sources: _Sources, start: Column, end: Column) -> Column:
@@ -324,8 +324,8 @@ def _return_edges(sources: _Sources) -> Edges:
     return np.where(sources.is_early, sources.returns, awaited_node), np.arange(sources.first[2], sources.first[3])
 
 
-def _move_waits(start: Column, end: Column, edges: Edges, waits: slice) -> tuple[Column, NDArray[np.bool_]]:
-    """The starts, those of `waits` moved to the end of the last that each waited for, and of which that is known (w,).
+def _move_waits(start: Column, end: Column, edges: Edges, waits: slice) -> NDArray[np.bool_]:
+    """Move the starts of `waits` to the end of the last that each waited for; of which of them that is known (w,).
 
     A wait of which it is not known gets no length, but one so short that it waited for nothing.
     """
@@ -333,10 +333,9 @@ def _move_waits(start: Column, end: Column, edges: Edges, waits: slice) -> tuple
     ended_before = end[awaited_node] <= end[wait_node]
     has_end = end[waits] - start[waits] <= BRIEF_PS
     has_end[wait_node[ended_before] - waits.start] = True
-    start_moved = start.copy()
-    np.maximum.at(start_moved, wait_node[ended_before], end[awaited_node[ended_before]])
-    start_moved[waits] = np.where(has_end, start_moved[waits], end[waits])
-    return start_moved, has_end
+    np.maximum.at(start, wait_node[ended_before], end[awaited_node[ended_before]])
+    start[waits] = np.where(has_end, start[waits], end[waits])
+    return has_end
 
 
 def _node_order(start: Column, end: Column, begins: Sequence[Column]) -> NDArray[np.int32]:
@@ -349,8 +348,11 @@ def _node_order(start: Column, end: Column, begins: Sequence[Column]) -> NDArray
     del in_order, tied
     tied_nodes = order[tied_places]
     lasts = end[tied_nodes] > start[tied_nodes]
-    begin = np.concatenate(begins)[tied_nodes]
-    begin[lasts] = 0  # those stay as they stand
+    begin, first = np.zeros(len(tied_nodes), np.int64), 0
+    for column in begins:
+        of_sort = np.flatnonzero(~lasts & (tied_nodes >= first) & (tied_nodes < first + len(column)))
+        begin[of_sort] = column[tied_nodes[of_sort] - first]  # those that last stay as they stand
+        first += len(column)
     order[tied_places] = tied_nodes[np.lexsort((tied_nodes, begin, lasts, start[tied_nodes]))]
     return order
 
@@ -405,7 +407,8 @@ def _order_edges(
     lag = np.zeros(len(start), np.int64)
     lag[: first[2]] = host.work_ps
     lag[first[2] : first[3]] = np.where(is_early, np.minimum(host.end[returns] - end[awaited_node], 0), 0)
-    np.negative(queues.lead_ps, out=lag[first[3] :])
+    early = np.flatnonzero(queues.lead_ps)  # memory that is not written takes none
+    lag[first[3] + early] = -queues.lead_ps[early]
     predecessor[drained] = host.drained_row[drained] + first[3]
     lag[drained] = host.work_since_ps[drained]
     tally.count(Dependency.DRAINED, len(drained), len(drained))

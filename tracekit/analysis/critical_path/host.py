@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,7 +66,9 @@ class Calls:
     how long spans of the flow prove it at work. `starts_rows` (c,): whether it launched rows. `blank` (c + w,): calls
     that are out of this order, since they waited for something that the trace does not name, or, `repeated` (c,), are
     also waits. `awaited_row` (c + w,): the row that a call ended behind: a copy that was done when its call returned,
-    or what the call ran on its own thread; -1 for calls that did not wait for their rows.
+    or what the call ran on its own thread; -1 for calls that did not wait for their rows. `drained_row` (c + w,): the
+    last row of the flow to end between the call before and this one, -1 for none; `work_since_ps` (c + w,): of the time
+    since it ended, how long the flow was at work, for calls that have one.
     """
 
     start: Column
@@ -108,7 +111,8 @@ def calls(
     repeated |= _in_query_loops(launches["name"], waits["name"], (thread, start, end))
     blank = np.zeros(len(start), bool)
     blank[:c] = _waits_by_name(launches) & ~launching[:c] | repeated
-    flow = _control_flows(names, (thread, start, end), device)[thread] if len(names) else thread
+    flow_of_thread = _control_flows(names, (thread, start, end), device)
+    flow = flow_of_thread[thread] if len(names) else np.zeros(0, np.int32)
     # A call that stands in the waits again is known by that: it is out of the order.
     order = np.flatnonzero(~blank)
     order = order[order_by(flow[order], start[order])]
@@ -144,7 +148,10 @@ def calls(
         previous_end = np.where(predecessor[flow_calls] >= 0, end[predecessor[flow_calls]], -(2**62))
         begin = start[flow_calls]
         work_ps[flow_calls] = iv.within(work_set, iv.intervals(previous_end, np.maximum(previous_end, begin)))
-        work_since_ps[flow_calls] = iv.within(work_set, iv.intervals(np.minimum(row_end[flow_calls], begin), begin))
+        drained_calls = flow_calls[drained_row[flow_calls] >= 0]
+        begin = start[drained_calls]
+        since = iv.intervals(np.minimum(row_end[drained_calls], begin), begin)
+        work_since_ps[drained_calls] = iv.within(work_set, since)
     del row_end, thread, calls_of, evidence_of
     awaited_row = np.append(_awaited_row(rows, launch, launches), np.full(len(waits), -1, np.int32))
     of_calls = np.append(unknown.launches[0], unknown.syncs[0] + c)
@@ -169,7 +176,7 @@ def calls(
     }
     return Calls(
         start, end, predecessor, work_ps, launching[:c], blank, repeated, awaited_row, drained_row, work_since_ps,
-        flow.astype(np.int32), times,
+        flow, times,
     )  # fmt: skip
 
 
@@ -229,7 +236,7 @@ def _dispatched(names: Names, back: Column, spans: pd.DataFrame) -> list[tuple[i
 
 
 def _dispatchers_waits(
-    flow: Column, calls: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame, waiting: pd.DataFrame
+    flow: Places, calls: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame, waiting: pd.DataFrame
 ) -> dict[int, Intervals]:
     """When the thread waited that alone calls the programs of a flow's host, by flow; `flow` is that of the `calls`.
 
@@ -255,7 +262,7 @@ def _dispatchers_waits(
     return {number: times_of[name] for number, name in host_of.items() if name in times_of}
 
 
-def _calls_around_others(flow: Column, start: Column, end: Column, order: Column) -> dict[int, Intervals]:
+def _calls_around_others(flow: Places, start: Column, end: Column, order: Column) -> dict[int, Intervals]:
     """By flow: the times, merged, of the calls in which another one of it began; `order`: calls by flow and start.
 
     Between two calls of a flow no other one is going on.
@@ -271,7 +278,7 @@ def _calls_around_others(flow: Column, start: Column, end: Column, order: Column
 
 
 def _drained_rows(
-    rows: Rows, launch: Column, order: Column, flow: Column, calls: tuple[Column, Column, Places]
+    rows: Rows, launch: Column, order: Column, flow: Places, calls: tuple[Column, Column, Places]
 ) -> Places:
     """See `Calls.drained_row`; `order`: the calls by flow and start.
 
@@ -444,7 +451,7 @@ def _waits_by_name(table: pd.DataFrame) -> NDArray[np.bool_]:
     return waits
 
 
-def _control_flows(names: Names, calls: Times, device: Column) -> Column:
+def _control_flows(names: Names, calls: Times, device: Column) -> Places:
     """The number of the flow of control that each thread belongs to: threads that take turns are one flow.
 
     They do if both launch for one device, no call of one lies in a call of the other, and they change places seldom:
@@ -452,7 +459,7 @@ def _control_flows(names: Names, calls: Times, device: Column) -> Column:
     their own are ranks. `device` (n,): the one that each of the `calls` launched rows on, -1 for none.
     """
     devices = _devices_of(calls[0], device)
-    flow = np.arange(len(names))
+    flow = np.arange(len(names), dtype=np.int32)
     processes = [process for process, _ in names]
     threads = sorted(devices)
     if len({processes[thread] for thread in threads}) == len(threads):
@@ -536,7 +543,7 @@ def _is_work(name: str) -> bool:
 
 
 def _work_times(
-    names: Names, thread: Column, flow: Column, evidence: tuple[Times, NDArray[np.bool_], NDArray[np.bool_]],
+    names: Names, thread: Column, flow: Places, evidence: tuple[Times, NDArray[np.bool_], NDArray[np.bool_]],
     calls: Times, idle: list[Times],
 ) -> dict[int, Intervals]:  # fmt: skip
     """When each flow is proven to have been at work, merged, for those that ever are.
@@ -559,7 +566,7 @@ def _work_times(
     work_of, devices = {}, _devices_of(flow, calls[2])
     spans_of, calls_of = places_of(of_span, len(names)), places_of(flow, len(names))
     idle_of = [(start, end, places_of(back[threads], len(names))) for threads, start, end in idle]
-    for flow_number in np.unique(of_span[(of_span >= 0) & ~waiting]).tolist():
+    for flow_number in rising(of_span[(of_span >= 0) & ~waiting]).tolist():
         flow_spans = spans_of[flow_number]
         work_time = iv.union(iv.intervals(*_taken(times, flow_spans[~waiting[flow_spans]])))
         not_work = [iv.intervals(*_taken(times, flow_spans[waiting[flow_spans]]))]
@@ -583,12 +590,13 @@ def _work_times(
     return work_of
 
 
-def _devices_of(owner: Column, device: Column) -> dict[int, set[int]]:
+def _devices_of(owner: NDArray[np.integer[Any]], device: Column) -> dict[int, set[int]]:
     """The devices that the calls of each owner launched on, of those that launched; `device` (n,) is -1 for none."""
     devices: dict[int, set[int]] = {}
     count = int(device.max(initial=0)) + 1
     # One number a pair: unique rows of two columns take 40 times as long.
-    for pair in np.unique((owner * count + device)[device >= 0]).tolist():
+    launching = np.flatnonzero(device >= 0)
+    for pair in rising(owner[launching].astype(np.int64) * count + device[launching]).tolist():
         devices.setdefault(pair // count, set()).add(pair % count)
     return devices
 
