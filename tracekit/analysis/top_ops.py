@@ -384,7 +384,7 @@ def _unions(timeline: Timeline, work: _Work, key: Column, count: int) -> dict[st
     collectives for a copy or memset, and nothing for compute."""
     start = first_coverage(key, count, work.start, work.end)
     union_ps = _sums(work.end - start, key, count)
-    exposed_ps = union_ps.copy()
+    hidden, of_hidden = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     first = np.searchsorted(work.device, np.arange(len(work.rows.devices) + 1))
     for name, low, high in zip(work.rows.devices, first[:-1].tolist(), first[1:].tolist(), strict=True):
         if low == high:
@@ -398,8 +398,10 @@ def _unions(timeline: Timeline, work: _Work, key: Column, count: int) -> dict[st
             places = low + np.flatnonzero(is_hidden)
             if len(places):
                 spans = iv.intervals(start[places], work.end[places])
-                exposed_ps -= _sums(iv.within(device.union_of(behind), spans), key[places], count)
-    return {"union_ps": union_ps, "exposed_ps": exposed_ps}
+                hidden.append(iv.within(device.union_of(behind), spans))
+                of_hidden.append(key[places])
+    hidden_ps = _sums(np.concatenate(hidden), np.concatenate(of_hidden), count)
+    return {"union_ps": union_ps, "exposed_ps": union_ps - hidden_ps}
 
 
 def _table(columns: Mapping[str, str], data: dict[str, Any], total_ps: Any, busy_ps: Any = 0) -> pd.DataFrame:
