@@ -102,16 +102,30 @@ def test_cells_tell_which_of_the_sets_hold_each_point(many):
         assert bits == sum(1 << k for k, interval_set in enumerate(many) if p in points(interval_set))
 
 
+@given(st.lists(sets, max_size=4), st.integers(0, 15))
+def test_cells_that_are_chosen_are_a_merged_set(many, chosen):
+    edges, code = iv.cells(*many)
+    merged = iv.of_cells(edges, code & chosen != 0)
+    assert points(merged) == set().union(*(points(rows) for k, rows in enumerate(many) if chosen >> k & 1))
+    assert merged.tolist() == iv.union(merged).tolist()
+
+
 @given(st.lists(sets, max_size=5))
-def test_edges_that_are_merged_are_those_that_are_sorted(many):
-    merged = [iv.union(rows) for rows in many]
-    edges = np.concatenate([iv.EMPTY, *merged]).ravel()
-    ordered, total = np.empty(len(edges), np.int64), np.empty(len(edges), np.int8)
-    heights = np.left_shift(1, np.arange(len(many))).astype(np.int8)
-    count = iv.merge_edges(np.cumsum([0, *(2 * len(rows) for rows in merged)]), edges, heights, ordered, total)
-    expected_edges, codes = iv.cells(*many)
-    assert ordered[:count].tolist() == expected_edges.tolist()
-    assert total[:count].tolist() == [*codes.tolist(), *[0] * bool(count)]
+def test_edges_are_merged_where_the_loop_is_compiled_as_they_are_sorted_else(many):
+    by_sorting = iv.depth(*many), iv.cells(*many)
+    asked = []
+
+    def compiled(loop, rows, is_worth_starting):
+        asked.append((loop, rows, is_worth_starting))
+        return lambda *arrays: loop(*arrays)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(iv, "loop", compiled)
+        by_merging = iv.depth(*many), iv.cells(*many)
+    edges = 2 * sum(len(iv.union(rows)) for rows in many)
+    assert asked == [(iv.merge_edges, edges, False)] * 2
+    for one, other in zip((*by_sorting[0], *by_sorting[1]), (*by_merging[0], *by_merging[1]), strict=True):
+        assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2**62))))
