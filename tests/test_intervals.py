@@ -121,6 +121,7 @@ def test_edges_are_merged_where_the_loop_is_compiled_as_they_are_sorted_else(man
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(iv, "loop", compiled)
+        patch.setattr(iv, "_MERGED_FROM", 0)
         by_merging = iv.depth(*many), iv.cells(*many)
     edges = 2 * sum(len(iv.union(rows)) for rows in many)
     assert asked == [(iv.merge_edges, edges, False)] * 2

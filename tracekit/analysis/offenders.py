@@ -458,7 +458,7 @@ def others_busy(
     return other_count, busy_ps
 
 
-def _held(edges: NDArray[np.int64], count: NDArray[np.int64], windows: Intervals) -> NDArray[np.int64]:
+def _held(edges: NDArray[np.int64], count: NDArray[np.int32], windows: Intervals) -> NDArray[np.int64]:
     """The integral of a step function, as intervals.depth gives it, over each row of `windows`."""
     if not len(edges):
         return np.zeros(len(windows), np.int64)

@@ -268,7 +268,8 @@ def _counters(domain: ClockDomain, axis: Axis, overview: int, roots: Mapping[int
     )
     yield counter_track(overview, "devices busy", "devices", description=about, rank=0)
     if busy:
-        yield from map(bytes, counter_packets(overview, *iv.depth(*busy), axis))
+        edges, count = iv.depth(*busy)
+        yield from map(bytes, counter_packets(overview, edges, count.astype(np.int64), axis))
     root_of = {timeline.rows.devices[device]: uuid for device, uuid in roots.items()}
     for rate in throughput(timeline):
         if rate.device not in root_of:

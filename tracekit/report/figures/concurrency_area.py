@@ -18,7 +18,7 @@ from tracekit.report.sections.overview import TITLES
 # From so many to so many busy devices.
 Bin = tuple[int, int]
 # The points (n,) at which the number of busy devices changes, and that number from each of them on.
-Depth = tuple[NDArray[np.int64], NDArray[np.int64]]
+Depth = tuple[NDArray[np.int64], NDArray[np.int32]]
 _PLOT_PX, _MOST_PX, _ROW_PX = 300, 620, 34
 _BETWEEN_PX, _LABEL_GAP, _LABEL_PX = 36, 20, 22
 # A histogram of so many px has room for times beside shares.
