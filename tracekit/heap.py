@@ -8,7 +8,7 @@ from functools import cache
 
 # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of malloc.h
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-_LARGE_BYTES = 16 << 20
+_LARGE_BYTES = 24 << 20
 _COLLECT_FROM = 100_000
 
 

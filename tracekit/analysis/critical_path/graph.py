@@ -149,10 +149,13 @@ def graph(timeline: Timeline) -> Graph:
     host, queues, first = sources.host, sources.queues, sources.first
     waits, row_nodes = slice(int(first[1]), int(first[2])), slice(int(first[3]), int(first[4]))
     start, end = _times(sources)
+    wait_start, sources = host.start[first[1] :].copy(), sources.without_times()
+    host = sources.host
     drained = _drained_calls(sources, start, end)
     edges = _further_edges(sources, drained)
     has_end = _move_waits(start, end, edges[Dependency.THREAD_WAIT], waits)
-    order = _node_order(start, end, (host.start, host.start[sources.returns], rows.start, queues.done_ps))
+    begins = start[: first[1]], wait_start, start[sources.returns], rows.start, queues.done_ps
+    order = _node_order(start, end, begins)
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
 
@@ -176,7 +179,8 @@ def graph(timeline: Timeline) -> Graph:
     clocks, clock = _clocks(sources)
     clock[: len(host.blank)][host.blank] = -1  # nothing waits for what is out of the order
     is_blank = np.append(host.blank[: first[1]] & ~host.repeated, ~has_end)
-    blank_waits = int((is_blank & _begin_inside(sources, host.start)).sum()) if is_blank.any() else 0
+    begin = np.append(start[: first[1]], wait_start)
+    blank_waits = int((is_blank & _begin_inside(sources, begin)).sum()) if is_blank.any() else 0
     return Graph(
         first, start, end, kind, clock, device, predecessor, lag_ps, launch, latency_ps, call_ps, extra_first, extra,
         instance, gate, members, order, clocks, tally.table(), blank_waits, queues.pair, sources.returns,
@@ -188,8 +192,9 @@ def graph(timeline: Timeline) -> Graph:
 class _Sources:
     """What the nodes stand for: launches and rows of the `timeline`, waits of threads, returns, dones in `queues`.
 
-    `waiting` (w,): the places of the waits in its syncs. `returns` (r,): the launches that returned behind their rows.
-    `first` is that of the Graph.
+    `waiting` (w,): the places of the waits in its syncs. `returns` (r,): the launches that returned behind their rows;
+    which of them `is_early` (r,): a little before the end of the copy that they waited for. `first` is that of the
+    Graph.
     """
 
     timeline: Timeline
@@ -197,15 +202,13 @@ class _Sources:
     host: Calls
     waiting: Column
     returns: Column
+    is_early: NDArray[np.bool_]
     first: Column
 
-    @property
-    def is_early(self) -> NDArray[np.bool_]:
-        """Which calls of `returns` returned a little before the end of the copy that they waited for."""
-        is_early: NDArray[np.bool_] = (
-            self.timeline.rows.end[self.host.awaited_row[self.returns]] > self.host.end[self.returns]
-        )
-        return is_early
+    def without_times(self) -> "_Sources":
+        """The same without the times of calls, which those of the nodes tell: 16 bytes a call."""
+        int64s = np.zeros(0, np.int64)
+        return replace(self, host=replace(self.host, start=int64s, end=int64s))
 
     def without_order(self) -> "_Sources":
         """The same without the columns that only edges are made of, 44 bytes for a row and its call."""
@@ -230,8 +233,9 @@ def _sources(timeline: Timeline) -> _Sources:
         replace(unknown, syncs=(np.searchsorted(waiting, unknown.syncs[0]), unknown.syncs[1])),
     )
     returns = np.flatnonzero(host.awaited_row >= 0)
+    is_early = rows.end[host.awaited_row[returns]] > host.end[returns]
     first = np.cumsum([0, len(trace.launches), len(waiting), len(returns), len(rows), len(queues.pair)])
-    return _Sources(timeline, queues, host, waiting, returns, first)
+    return _Sources(timeline, queues, host, waiting, returns, is_early, first)
 
 
 def _begin_inside(sources: _Sources, start: Column) -> NDArray[np.bool_]:
@@ -406,7 +410,7 @@ def _order_edges(
     predecessor[first[3] :][queues.predecessor >= 0] += first[3]
     lag = np.zeros(len(start), np.int64)
     lag[: first[2]] = host.work_ps
-    lag[first[2] : first[3]] = np.where(is_early, np.minimum(host.end[returns] - end[awaited_node], 0), 0)
+    lag[first[2] : first[3]] = np.where(is_early, np.minimum(end[first[2] : first[3]] - end[awaited_node], 0), 0)
     early = np.flatnonzero(queues.lead_ps)  # memory that is not written takes none
     lag[first[3] + early] = -queues.lead_ps[early]
     predecessor[drained] = host.drained_row[drained] + first[3]
