@@ -17,9 +17,9 @@ def suit_a_command() -> None:
     """Let this process, all of which is one command, keep little memory that it has freed, and look for garbage seldom.
 
     Threads allocate from one heap, where what others have freed is used again: a report of 5 million events takes 0.8
-    of 9.5 s less, in the system, and 0.1 of 1.6 GB. What is larger than 16 MB, as a column of 2 million rows is, goes
-    back at once: 100 MB less are left for the figure and the page. From 8 MB on it would be 20 to 35 MB less, and the
-    system would give pages again for 0.2 to 0.6 s of 5 to 7. Garbage in cycles is looked for a hundred times less
+    of 9.5 s less, in the system, and 0.1 of 1.6 GB. What is larger than 24 MB, as a column of 3 million rows is, goes
+    back at once: 100 MB less are left for the figure and the page. From 8 MB on it would be 30 to 60 MB less, and the
+    system would give pages again for 0.2 to 0.8 s of 5 to 7. Garbage in cycles is looked for a hundred times less
     often, as what pandas, numba and matplotlib make when they are imported is none, and not at all at the end: 0.2 and
     0.3 s of any report. To be called before there are threads, and by no library.
     """
