@@ -194,6 +194,42 @@ def test_a_page_that_would_be_too_large_leaves_out_calls_then_cuts_names_and_say
     assert less["names"] == ["n" * 80 + "…" + "n" * 79]
 
 
+@pytest.mark.parametrize("ns", [1, 1000])
+def test_of_many_rows_a_part_tells_that_calls_do_not_fit(monkeypatch, ns):
+    rng = np.random.default_rng(7)
+    starts = ns * np.cumsum(rng.integers(900, 9_000, 4_000))
+    rows = events(*[("gpu:0", "compute", at, at + ns * 500, f"k{at % 7}") for at in starts.tolist()])
+    rows["correlation_id"] = pd.array(range(len(rows)), "Int64")
+    calls = {
+        "host": ["h"] * len(rows),
+        "thread": ["t"] * len(rows),
+        "name": ["launch"] * len(rows),
+        "start_ps": starts - ns * rng.integers(300, 800, len(rows)),
+        "end_ps": starts - ns * 200,
+        "correlation_id": range(len(rows)),
+    }
+    timeline = timeline_of(trace(rows, launches=frame(LAUNCH_COLUMNS, calls)))
+    report = analyse(timeline)
+    packed, pack = [], html_payload._elements
+    monkeypatch.setattr(html_payload, "_elements", lambda *given: packed.append(pack(*given)) or packed[-1])
+
+    def sizes(limit):
+        packed.clear()
+        result = payload(report, timeline, limit)
+        return result, [*map(len, packed)]
+
+    (whole, (both,)), (alone, (_, less)) = sizes(10**9), sizes(1)
+    limits = (both + 1, both, both - 1, (both + less) // 2, less + 1, less - 1)
+    expected = [whole if limit >= both else alone for limit in limits]
+    assert [sizes(limit)[0] for limit in limits] == expected
+    monkeypatch.setattr(html_payload, "_SAMPLE", 64)
+    monkeypatch.setattr(html_payload, "_SAMPLED_IN", 4)
+    sampled = [sizes(limit) for limit in limits]
+    assert [result for result, _ in sampled] == expected
+    # Well below what all takes it is packed once, near it twice.
+    assert [len(tries) for _, tries in sampled] == [1, 1, 2, 1, 1, 1]
+
+
 @pytest.mark.parametrize("name", [*SCRIPTS, *STYLES])
 def test_no_script_or_style_ends_its_element_or_asks_for_anything(name):
     from importlib import resources
