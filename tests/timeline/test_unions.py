@@ -57,7 +57,7 @@ def test_the_cells_of_a_device_say_what_ran_at_once():
     device = unions(
         rows(events(("gpu:0", "compute", 0, 10), ("gpu:0", "collective", 4, 12), ("gpu:0", "memset", 15, 16)))
     ).devices["gpu:0"]
-    edges, code = device.cells()
+    edges, code = device.cells
     assert edges.tolist() == [0, 4, 10, 12, 15, 16]
     assert code.tolist() == [COMPUTE, COMPUTE + COLLECTIVE, COLLECTIVE, 0, MEMORY]
     assert device.busy.tolist() == [[0, 12], [15, 16]]
@@ -67,7 +67,7 @@ def test_the_cells_of_a_device_say_what_ran_at_once():
 def test_cells_and_busy_hold_the_points_at_which_the_kinds_run(some):
     full = [(device, kind, start, start + size) for device, kind, start, size in some]
     for name, device in unions(rows(events(*full))).devices.items():
-        edges, code = device.cells()
+        edges, code = device.cells
         expected = dict.fromkeys(range(26), 0)
         for _, kind, start, end in (row for row in full if row[0] == name):
             for p in range(start, end):

@@ -65,7 +65,7 @@ def partition(source: Source, windows: Windows | None = None) -> pd.DataFrame:
         windows = unions.windows[device.clock]
         window_ps = iv.total(windows)
         start = int(windows[0, 0]) if len(windows) else 0
-        edges, code = device.cells()
+        edges, code = device.cells
         cells = iv.sums(edges[1:] - edges[:-1], code, len(CELLS))
         busy = sum(cells[1:])
         # Idle is also what lies before the first work and after the last.

@@ -369,7 +369,7 @@ def time_spent(device: DeviceUnions, windows: Intervals) -> dict[str, NDArray[np
     Windows may overlap. Before its first and after its last work a device is idle. That the cells sum to the windows,
     and those but idle to the device's busy time in them, is checked here.
     """
-    edges, code = device.cells()
+    edges, code = device.cells
     cells = np.zeros((8, len(windows)), np.int64)
     if len(code):
         points = np.clip(windows, edges[0], edges[-1])

@@ -148,7 +148,7 @@ def _cells(domain: ClockDomain, roots: Mapping[int, int]) -> TrackGroup:
     track, code, start, end = ([np.zeros(0, np.int64)] for _ in range(4))
     for device, uuid in roots.items():
         name = names[device]
-        edges, codes = (unions.devices.get(name) or unions.unplaced[name]).cells()
+        edges, codes = (unions.devices.get(name) or unions.unplaced[name]).cells
         busy = np.flatnonzero(codes)
         track.append(np.full(len(busy), uuid))
         code.append(codes[busy].astype(np.int64))

@@ -48,12 +48,13 @@ class DeviceUnions:
     copies: Intervals
     directions: Mapping[str, Intervals]
 
+    @property
     def cells(self) -> tuple[Column, NDArray[np.int8]]:
         """What kinds ran at once, from first start to last end: `edges` (m + 1,) int64 in ps, and `code` (m,) int8.
 
         From edges[i] to edges[i + 1] exactly the kinds in code[i] ran, the sum of COMPUTE, COLLECTIVE and MEMORY, 0 for
-        none. Codes beside each other differ; both arrays are empty if the device did nothing. They are not kept: 18
-        bytes a row, which few ask for.
+        none. Codes beside each other differ; both arrays are empty if the device did nothing. Made anew whenever they
+        are asked for: kept, they would be 18 bytes a row.
         """
         return iv.cells(self.compute, self.collective, self.memory)
 
