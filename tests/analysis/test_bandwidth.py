@@ -231,7 +231,8 @@ def test_flops_beyond_2_to_63_are_summed():
     assert only(rates(table, ABLE, ops(("a", 2**62, 1))).by_device)["flops"] == 2.0**64
 
 
-def test_occupancy_of_compute_is_weighed_with_time_and_low_names_are_listed():
+@pytest.mark.parametrize("is_null", [True, False])
+def test_occupancy_of_compute_is_weighed_with_time_and_low_names_are_listed(is_null):
     table = events(
         ("gpu:0", "compute", 0, 30, "tiny"),
         ("gpu:0", "compute", 30, 40, "wide"),
@@ -240,7 +241,8 @@ def test_occupancy_of_compute_is_weighed_with_time_and_low_names_are_listed():
         ("gpu:0", "collective", 60, 99, "ncclKernel"),
         ("gpu:1", "compute", 0, 5, "half"),
     )
-    table["occupancy_ratio"] = pd.array([0.1, 1.0, 0.5, None, 0.01, 0.5], "Float64")
+    ratios = np.array([0.1, 1.0, 0.5, np.nan, 0.01, 0.5])
+    table["occupancy_ratio"] = pd.arrays.FloatingArray(ratios, np.isnan(ratios) & is_null)
     assert rates(table.assign(occupancy_ratio=table["occupancy_ratio"] / 4)).low[
         ["device", "name"]
     ].values.tolist() == [

@@ -332,6 +332,9 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     computes = rows.kind == CODE[Kind.COMPUTE]
     places = _on_known_devices(rows, computes & rows.has("occupancy_ratio"))
+    ratio = rows.events["occupancy_ratio"].to_numpy(float, na_value=np.nan)[rows.at[places]]
+    if np.isnan(ratio).any():  # what is not null may be no number
+        places, ratio = places[~np.isnan(ratio)], ratio[~np.isnan(ratio)]
     if not len(places):
         return frame(OCCUPANCY_COLUMNS), frame(LOW_COLUMNS)
     names, devices = np.array(rows.labels("name"), object), np.array(rows.devices, object)
@@ -340,7 +343,6 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     all_kernels = np.bincount(kernels, minlength=len(devices))
     kernel_ps = np.bincount(kernels, (rows.end - rows.start)[computes], len(devices))
     del kernels, computes
-    ratio = rows.events["occupancy_ratio"].to_numpy(float, na_value=np.nan)[rows.at[places]]
     device, duration = rows.device[places], rows.end[places] - rows.start[places]
     name_of, keys = numbered(device * len(names) + rows.codes("name")[places], len(devices) * len(names))
     device_number, name = np.divmod(keys, len(names))
