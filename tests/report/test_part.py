@@ -77,6 +77,22 @@ def test_steps_in_which_no_known_device_worked_have_a_report():
     assert report.explanation.steps.lacking == "No known device worked in the steps."
 
 
+def test_steps_of_other_devices_have_a_report_of_one_that_only_worked_for_no_time():
+    rows = events(("gpu:0", "memset", 100, 100), ("gpu:1", "memcpy", 10, 12)).assign(group_id=pd.array([0, 0], "Int64"))
+    for devices in (["gpu:0"], ["gpu:1"], []):
+        assert analyse(trace(rows), devices=devices).part == (f"on {devices[0]}" if devices else "")
+
+
+@pytest.mark.parametrize("clock", [None, "c"])
+def test_a_step_of_work_that_took_no_time_has_a_report(clock):
+    row = events(("cpu:0", "memcpy", 171, 171)).assign(
+        group_id=pd.array([0], "Int64"), run_id=pd.array([1], "Int64"), clock=pd.Categorical([clock])
+    )
+    report = analyse(trace(row))
+    assert report.whole.partition["window_ps"].tolist() == [0]
+    assert markdown(report)
+
+
 def test_every_face_says_first_which_part_it_is():
     report = analyse(trace(ROWS), start=20, end="50ps", devices=["gpu:0"])
     assert report.part == "from 20 ps to 50 ps, on gpu:0"

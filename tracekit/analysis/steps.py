@@ -245,7 +245,7 @@ def _cut_steps(
 
     From each edge inwards, as the profile's end cuts several steps of a host that runs ahead.
     """
-    number = number[np.array(rows.placed)]
+    number = number[np.array(rows.placed, bool)]
     hosts = table["hosts"].to_numpy(np.int64, na_value=0)
     annotated = table["hosts"].notna().to_numpy(bool)
     inner_of = {int(place): members for members in series(table) for place in members}

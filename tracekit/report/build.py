@@ -81,14 +81,14 @@ def analyse(
             "phases (--as-phase NAME)."
         )
     whole_timeline = timeline_of(source, run=run, kinds=kinds)
+    part = choose(whole_timeline, phase=phase, step=step, start=start, end=end, devices=devices)
+    marked = _marked(whole_timeline, part, phases, alone, baseline)
+    for name in (*phases, *alone, *([baseline] if baseline else [])):
+        if name not in set(marked.table["name"]):
+            raise TracekitError(_no_phase(name, whole_timeline.trace.source, phases))
     with ThreadPoolExecutor(1) as aside:
-        if threads(whole_timeline) > 1:  # which launch is whose, and what waits are for, is asked soon
+        if threads(whole_timeline) > 1:  # what the host waited for is asked soon
             aside.submit(getattr, whole_timeline, "syncs")
-        part = choose(whole_timeline, phase=phase, step=step, start=start, end=end, devices=devices)
-        marked = _marked(whole_timeline, part, phases, alone, baseline)
-        for name in (*phases, *alone, *([baseline] if baseline else [])):
-            if name not in set(marked.table["name"]):
-                raise TracekitError(_no_phase(name, whole_timeline.trace.source, phases))
         timeline, phase_results, compared, looked_at, is_steady = _scope(whole_timeline, part, marked)
     outside = [name for name in marked.windows if name not in phase_results.windows]
     results = run_tasks(

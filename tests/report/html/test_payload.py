@@ -222,7 +222,7 @@ def test_of_many_rows_a_part_tells_that_calls_do_not_fit(monkeypatch, ns):
     limits = (both + 1, both, both - 1, (both + less) // 2, less + 1, less - 1)
     expected = [whole if limit >= both else alone for limit in limits]
     assert [sizes(limit)[0] for limit in limits] == expected
-    monkeypatch.setattr(html_payload, "_SAMPLE", 64)
+    monkeypatch.setattr(html_payload, "_SAMPLE", 256)
     monkeypatch.setattr(html_payload, "_SAMPLED_IN", 4)
     sampled = [sizes(limit) for limit in limits]
     assert [result for result, _ in sampled] == expected

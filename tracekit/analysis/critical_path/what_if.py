@@ -170,7 +170,7 @@ def refusals(
 
 def unknown_copies(rows: Rows) -> str:
     """Why nothing can be said of copies: their device is not known, so neither is what waited for them."""
-    placed = np.array(rows.placed)
+    placed = np.array(rows.placed, bool)
     is_unknown = ~placed[rows.device] & (rows.kind == CODE[Kind.MEMCPY])
     if not is_unknown.any():
         return ""

@@ -65,15 +65,18 @@ EXACT_BITS = 52
 _MOST_THREADS = 4
 # Values packed at once: of a column of millions, what that takes is small beside the column.
 _PIECE = 1 << 18
-# Whether rows fit is told by so many values at once of every so many times as many, if that is so often; they may pack
-# somewhat worse than all. Base64 has four letters for three bytes.
-_SAMPLE, _SAMPLED_IN, _LEAST_SAMPLES, _SURELY = 1 << 14, 16, 8, 0.9
+# Whether rows fit is told by so many values at once of every so many times as many, if there are enough. zlib looks
+# back over 32 KiB, so that a sample of four times as many bytes packs no more than somewhat worse than all. Base64 has
+# four letters for three bytes.
+_SAMPLE, _SAMPLED_IN, _LEAST_BLOCKS, _SURELY = 1 << 17, 8, 3, 0.9
 _BASE64 = 4 / 3
 
 Integers = TypeVar("Integers", bound=np.integer[Any])
 
 # What gives the values of each column.
 _Columns = Mapping[str, Callable[[], NDArray[Any]]]
+# Start and end of phases or steps.
+_Band = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
@@ -89,7 +92,9 @@ def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
     rows = lanes(timeline, compared, zero)
     memory = memory_lanes(report, timeline, rows.groups)
     has_calls = len(rows.start) > rows.device_rows
-    elements = "" if has_calls and _least_bytes(rows) > limit else _elements(report, rows, memory, zero)
+    elements = (
+        "" if has_calls and _least_bytes(report, rows, memory, zero) > limit else _elements(report, rows, memory, zero)
+    )
     if has_calls and (not elements or len(elements) > limit):
         lacking = "The calls of the host that started the work are left out, since the page would be too large."
         rows = replace(rows.of_devices(), notes=(lacking,))
@@ -101,18 +106,20 @@ def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
     return elements
 
 
-def _least_bytes(rows: Lanes) -> float:
+def _least_bytes(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[str, int]) -> float:
     """How many bytes the times of all rows come to at least, told by a part of them: to pack millions of rows for
     nothing takes a tenth of the time of a report. 0 of rows so few that a part tells too little."""
-    samples = range(0, len(rows.start) - _SAMPLE, _SAMPLED_IN * _SAMPLE)
-    if len(samples) < _LEAST_SAMPLES:
+    blocks = len(rows.start) // (_SAMPLED_IN * _SAMPLE)
+    if blocks < _LEAST_BLOCKS:
         return 0
-    unit, _ = _unit([rows.start, rows.end])
-    packed = 0
-    for at in samples:
+    unit, _ = _unit(_all_times(report, rows, memory, zero))
+    packed, width = 0, len(rows.start) // blocks
+    # From anywhere in each block, as what repeats itself might be as long as the blocks are.
+    offsets = np.random.default_rng(blocks).integers(0, width - _SAMPLE, blocks)
+    for at in (np.arange(blocks) * width + offsets).tolist():
         start, end = (_in_unit(edge[at : at + _SAMPLE], unit) for edge in (rows.start, rows.end))
         packed += sum(len(column("", times).content) for times in (end - start, start[1:] - end[:-1]))
-    return _SURELY * _BASE64 * packed * len(rows.start) / (len(samples) * _SAMPLE)
+    return _SURELY * _BASE64 * packed * len(rows.start) / (blocks * _SAMPLE)
 
 
 def _extent(report: Report) -> tuple[int, int] | None:
@@ -125,10 +132,8 @@ def _extent(report: Report) -> tuple[int, int] | None:
 
 
 def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[str, int]) -> str:
-    phases, steps = report.phases.rounds, report.explanation.steps.table
-    bands = [_band(table, zero) for table in (phases, steps)]
-    changes = [lane.time - zero[rows.groups[lane.group].clock] for lane in memory.lanes]
-    unit, rounded = _unit([rows.start, rows.end, rows.wait[0], *(edge for band in bands for edge in band), *changes])
+    (phases, steps), bands, changes = *_banded(report, zero), _changes(rows, memory, zero)
+    unit, rounded = _unit(_all_times(report, rows, memory, zero))
     made = {**_columns(rows, unit), **_memory_columns(memory, changes, unit)}
     # zlib holds no GIL; a column is made when a thread takes it, so that few of them are held at once.
     with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
@@ -177,6 +182,23 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
     elements += [element("named", zlib.compress(json_text(with_names).encode("ascii"), 6))]
     elements += [element(packed.name, packed.content) for packed in columns]
     return "\n".join(elements) + "\n"
+
+
+def _all_times(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[str, int]) -> list[NDArray[np.int64]]:
+    """All times of the payload, in ps from time 0 of their clock."""
+    edges = [edge for band in _banded(report, zero)[1] for edge in band]
+    return [rows.start, rows.end, rows.wait[0], *edges, *_changes(rows, memory, zero)]
+
+
+def _banded(report: Report, zero: Mapping[str, int]) -> tuple[list[pd.DataFrame], list[_Band]]:
+    """The tables of phases and steps, and the start and end of each of theirs."""
+    tables = [report.phases.rounds, report.explanation.steps.table]
+    return tables, [_band(table, zero) for table in tables]
+
+
+def _changes(rows: Lanes, memory: MemoryLanes, zero: Mapping[str, int]) -> list[NDArray[np.int64]]:
+    """When the memory in use changed, lane by lane."""
+    return [lane.time - zero[rows.groups[lane.group].clock] for lane in memory.lanes]
 
 
 def _columns(rows: Lanes, unit: int) -> _Columns:
@@ -233,15 +255,13 @@ def _differences(values: NDArray[Integers]) -> NDArray[Integers]:
     return differences
 
 
-def _band(table: pd.DataFrame, zero: Mapping[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _band(table: pd.DataFrame, zero: Mapping[str, int]) -> _Band:
     """Start and end of phases or steps in ps from time 0 of their clock."""
     origin = np.array([zero[str(clock)] for clock in table["clock"]], np.int64)
     return table["start_ps"].to_numpy(np.int64) - origin, table["end_ps"].to_numpy(np.int64) - origin
 
 
-def _spans(
-    table: pd.DataFrame, band: tuple[NDArray[np.int64], NDArray[np.int64]], unit: int, zero: Mapping[str, int]
-) -> list[dict[str, Any]]:
+def _spans(table: pd.DataFrame, band: _Band, unit: int, zero: Mapping[str, int]) -> list[dict[str, Any]]:
     """Phases or steps with their names and times."""
     clocks = list(zero)
     spans = []

@@ -210,7 +210,7 @@ def _mostly_idle(why: Reasons | None, window_ps: int) -> str:
 def _compiling(idle: "Idle", window_ps: int) -> str:
     """How much of the idle time passed while the host compiled, in points of the windows; nothing if little."""
     table = idle.by_cause
-    share = int(table.loc[table["cause"] == Cause.COMPILING, "idle_ps"].sum()) / window_ps
+    share = int(table.loc[table["cause"] == Cause.COMPILING, "idle_ps"].sum()) / window_ps if window_ps else 0.0
     points = percent(share).removesuffix(" %")
     return f", of which {points} points while compiling" if share >= WORTH_TELLING else ""
 
