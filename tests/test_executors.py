@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import fsspec
@@ -351,9 +352,14 @@ def cluster(tmp_path):
             environment = os.environ | {"PYTHONPATH": str(ROOT)}
             children.append(subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL))
         deadline = time.monotonic() + 60
-        while not about.exists() and time.monotonic() < deadline:
+        address = None
+        while address is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        yield json.loads(about.read_text())["address"], marker
+            # The scheduler makes the file before it writes it.
+            with suppress(FileNotFoundError, json.JSONDecodeError):
+                address = json.loads(about.read_text())["address"]
+        assert address, "the scheduler did not start within a minute"
+        yield address, marker
     finally:
         for child in children:
             child.kill()
