@@ -129,6 +129,13 @@ def test_edges_are_merged_where_the_loop_is_compiled_as_they_are_sorted_else(man
         assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
 
 
+def test_what_memory_held_before_edges_are_merged_into_it_counts_for_nothing():
+    edges = np.array([3, 9], np.int64)
+    ordered, total = np.full(2, 3), np.full(2, 7, np.int32)
+    assert iv.merge_edges(np.array([0, 2]), edges, np.ones(1, np.int32), ordered, total) == 2
+    assert (ordered.tolist(), total.tolist()) == ([3, 9], [1, 0])
+
+
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2**62))))
 def test_sums_are_exact_and_by_group(rows):
     lengths, group = (np.array([row[at] for row in rows], np.int64) for at in (1, 0))
