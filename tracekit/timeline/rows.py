@@ -200,16 +200,13 @@ def launch_of(rows: Rows, launches: pd.DataFrame) -> NDArray[np.int64]:
         host_rows = rows_of.get(host)
         if len(calls) == 0 or host_rows is None or len(host_rows) == 0:
             continue
-        # Of one host as a rule, all of whose work has an id: then no column is copied.
-        own = slice(None) if len(host_rows) == len(rows) else host_rows
-        is_whole = len(calls) == len(launches)
-        own_ids, ids_of_calls = ids[own], call_ids if is_whole else call_ids[calls]
+        own_ids, ids_of_calls = ids[host_rows], call_ids[calls]
         call = calls_of_ids(own_ids, ids_of_calls)
         if call is None:  # what else is told of both says which call is meant
             device, lane = rows.device[host_rows], rows.codes_at("lane", host_rows)
             own_rows = DeviceRows(own_ids, rows.start[host_rows], device, lane)
             call, _ = calls_of_rows(own_rows, _calls(launches, calls, ids_of_calls))
-        launch[own] = call if is_whole else np.append(calls, -1)[call]
+        launch[host_rows] = np.append(calls, -1)[call]
     return launch
 
 
