@@ -415,6 +415,30 @@ def test_a_list_of_events_in_an_object_is_read_where_there_is_no_other(tmp_path,
     assert document.lost
 
 
+@pytest.mark.parametrize("piece", [16, 1 << 20])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"data": %s}',
+        '{"text": "]}", "data": {"list": 0, "more": %s}, "last": {}}',
+        '{"runs": [1, {"data": []}, {"of": [%s]}]}',
+        '{"more": {"traceEvents": 5}, "data": %s}',
+    ],
+)
+def test_a_valid_file_whose_only_list_is_in_another_object_is_read_as_that_object(tmp_path, monkeypatch, text, piece):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
+    document = load(tmp_path, text % f"{{{LIST(f'{A}, {B}')}, {KEYS}}}")
+    assert (values_of(document.name), document.notes, document.lost) == (["a", "b"], (), ())
+    assert "deviceProperties" in document.head
+
+
+@pytest.mark.parametrize("deep", [json_text._DEEPEST, 5000])
+def test_of_objects_that_lie_too_deep_in_each_other_the_events_are_read_and_the_rest_is_lost(tmp_path, deep):
+    document = load(tmp_path, '{"a": ' * deep + f"{{{LIST(A)}}}" + "}" * deep)
+    assert values_of(document.name) == ["a"]
+    assert document.lost
+
+
 def test_quotes_of_a_string_that_does_not_end_are_looked_through_once(tmp_path):
     begun = time.perf_counter()
     document = load(tmp_path, '{"a": "' + '\\"' * 500_000 + f" {LIST(A)}}}")

@@ -55,6 +55,8 @@ _EVENTS_KEY = re.compile(rb"(?<!\\)%b\s*:\s*\[" % _KEY)
 _BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 # Behind a list of events in an object so many bytes are looked through for another one.
 _FARTHEST = 1 << 28
+# So many objects and arrays in each other are looked through for a list of events.
+_DEEPEST = 8
 # Possessive, as are those below, so that many blanks before what does not match are looked through once.
 _UNFINISHED = re.compile(rb"\s*+:?+\s*+")
 _BETWEEN = re.compile(rb"\}\s*+,[\s,]*+\{")
@@ -158,7 +160,8 @@ class Text:
         """`text` with so many more `pieces` that the list of events begins in it, and from where to where the key of
         the list and its bracket stand.
 
-        That of an object inside is none, unless the quotes and brackets before it are so damaged that no other is.
+        That of an object inside is none, unless there is no other: then all is that object where the file is valid
+        JSON, and else the quotes and brackets before it are damaged.
         """
         before, searched, counted, depth = bytearray(text), 0, 0, 0
         inner: tuple[int, int] | None = None
@@ -171,7 +174,8 @@ class Text:
                 continue
             piece = b"" if inner and len(before) - inner[1] > _FARTHEST else next(pieces, b"")
             if not piece and inner:
-                return bytes(before), inner
+                holder = _holder(bytes(before))
+                return self._until_events(holder, pieces) if holder else (bytes(before), inner)
             if not piece:
                 raise TraceError(f"{self.path} is not a Chrome trace: it has no array `traceEvents`. {_NEXT}")
             begun = before.rfind(_KEY, searched)
@@ -352,6 +356,23 @@ def _events_key(text: bytearray, begin: int) -> re.Match[bytes] | None:
     time."""
     at = text.find(_KEY, begin)
     return _EVENTS_KEY.search(text, at) if at >= 0 else None
+
+
+def _holder(text: bytes) -> bytes | None:
+    """The least deep of the objects inside the valid JSON `text` that has a list of events; None without one."""
+    texts = [text]
+    try:
+        for _ in range(_DEEPEST):
+            inside: list[msgspec.Raw] = []
+            for each in texts:
+                values = msgspec.json.decode(each, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+                if isinstance(values, dict) and len(each) < len(text) and bytes(values.get(_NAME, NOTHING))[:1] == b"[":
+                    return each
+                inside += values.values() if isinstance(values, dict) else values
+            texts = [value for value in map(bytes, inside) if value[:1] in (b"{", b"[") and _KEY in value]
+    except BROKEN:
+        pass
+    return None
 
 
 def _nesting(text: bytearray, begin: int, end: int) -> int:
