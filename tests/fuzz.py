@@ -29,7 +29,7 @@ import traceback
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -209,30 +209,28 @@ def mutated_sqlite(chance: random.Random, content: bytes) -> bytes:
     """The database with a cell, a table or its schema changed, or some of its bytes."""
     if chance.random() < 0.3:
         return mutated_bytes(chance, content)
-    base = sqlite3.connect(":memory:")
-    base.deserialize(content)
-    tables = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    table = chance.choice(tables)
-    columns = [name for _, name, *_ in base.execute(f'PRAGMA table_info("{table}")')]
-    column = chance.choice(columns)
-    (rows,) = base.execute(f'SELECT count(*) FROM "{table}"').fetchone()
-    row = f'(SELECT rowid FROM "{table}" LIMIT 1 OFFSET {chance.randrange(max(rows, 1))})'
-    place = "" if chance.random() < 0.2 else f"WHERE rowid = {row}"
-    change = chance.choice(
-        [
-            f'DELETE FROM "{table}"',
-            f'DROP TABLE "{table}"',
-            f'ALTER TABLE "{table}" RENAME TO "{table}_V{chance.randrange(12)}"',
-            f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO "other"',
-            *[f'UPDATE OR IGNORE "{table}" SET "{column}" = ? {place}'] * 8,
-        ]
-    )
-    with suppress(sqlite3.Error):
-        base.execute(change, (chance.choice(_CELLS),) if "?" in change else ())
-    base.commit()
-    changed = bytes(base.serialize())
-    base.close()
-    return changed
+    with closing(sqlite3.connect(":memory:")) as base:
+        base.deserialize(content)
+        tables = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        table = chance.choice(tables)
+        columns = [name for _, name, *_ in base.execute(f'PRAGMA table_info("{table}")')]
+        column = chance.choice(columns)
+        (rows,) = base.execute(f'SELECT count(*) FROM "{table}"').fetchone()
+        row = f'(SELECT rowid FROM "{table}" LIMIT 1 OFFSET {chance.randrange(max(rows, 1))})'
+        place = "" if chance.random() < 0.2 else f"WHERE rowid = {row}"
+        change = chance.choice(
+            [
+                f'DELETE FROM "{table}"',
+                f'DROP TABLE "{table}"',
+                f'ALTER TABLE "{table}" RENAME TO "{table}_V{chance.randrange(12)}"',
+                f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO "other"',
+                *[f'UPDATE OR IGNORE "{table}" SET "{column}" = ? {place}'] * 8,
+            ]
+        )
+        with suppress(sqlite3.Error):
+            base.execute(change, (chance.choice(_CELLS),) if "?" in change else ())
+        base.commit()
+        return bytes(base.serialize())
 
 
 def mutated_archive(chance: random.Random, content: bytes) -> bytes:

@@ -47,9 +47,11 @@ def _parameters(function: object) -> str:
     """The parameters and the result of a function, types without their modules."""
     text = str(inspect.signature(function))  # type: ignore[arg-type]
     for name, alias in _ALIASES.items():
-        text = text.replace(inspect.formatannotation(alias), name)
-    shown = r"\b(?:tracekit\.\w+(?:\.\w+)*|pandas|pathlib|concurrent\.futures\._base|collections\.abc|typing)\.(?=\w)"
-    text = re.sub(shown, "", text)
+        shown = inspect.formatannotation(alias)
+        # In a union Python 3.14 shows Any without its module.
+        text = text.replace(shown, name).replace(shown.replace("typing.Any", "Any"), name)
+    modules = r"\b(?:tracekit\.\w+(?:\.\w+)*|pandas|pathlib|concurrent\.futures\._base|collections\.abc|typing)\.(?=\w)"
+    text = re.sub(modules, "", text)
     return text.replace("'", "").replace("_local.", "").replace("core.frame.", "")
 
 
