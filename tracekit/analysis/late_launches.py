@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.analysis.host_api import call_of_gaps, waiting_calls
-from tracekit.analysis.host_records import thread_numbers
+from tracekit.analysis.host_records import THREAD, thread_numbers
 from tracekit.analysis.idle import Cause, Idle
 from tracekit.analysis.idle_gaps import idle_intervals, launching_threads
 from tracekit.columns import by_label, distinct, places_of
@@ -130,7 +130,9 @@ def _threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[tuple[NDArra
     """Which of the `launch` (k,), places in the launches of the trace, are of each thread, and what that is known to
     have done; with the thread that calls the programs of its host, since pools launch what that one dispatched."""
     tables = timeline.trace.launches, timeline.trace.host_work, timeline.trace.spans
-    own, caller, *of_tables = thread_numbers(*launching_threads(timeline, launch), *tables)
+    # A thread is asked for once, not for each of its launches.
+    which, first = distinct(*(tables[0][name].cat.codes.to_numpy()[launch] for name in THREAD))
+    own, caller, *of_tables = thread_numbers(*launching_threads(timeline, launch[first]), *tables)
     count = 1 + max(int(numbers.max(initial=-1)) for numbers in (own, caller, *of_tables))
     launches, operators = (places_of(numbers, count) for numbers in of_tables[:2])
     called = tables[0], tables[2]
@@ -148,7 +150,7 @@ def _threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[tuple[NDArra
     ]
     pairs, of_pair = np.unique(np.column_stack([own, caller]), axis=0, return_inverse=True)
     threads = []
-    for pair, at in zip(pairs.tolist(), places_of(of_pair.ravel(), len(pairs)), strict=True):
+    for pair, at in zip(pairs.tolist(), places_of(of_pair.ravel()[which], len(pairs)), strict=True):
         numbers = [*{*pair}]
         kinds = (
             _by_name(called, [of_launches[pair[0]], np.concatenate([of_spans[number] for number in numbers])])
