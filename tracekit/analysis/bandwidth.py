@@ -379,7 +379,7 @@ def _table(columns: Mapping[str, str], records: list[dict[str, Any]]) -> pd.Data
 def _on_known_devices(rows: Rows, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The places of the rows that are `mask` and whose device is known."""
     places = np.flatnonzero(mask)
-    return places if all(rows.placed) else places[np.array(rows.placed, bool)[rows.device[places]]]
+    return places if all(rows.placed) else places[rows.is_placed[places]]
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:

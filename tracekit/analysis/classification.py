@@ -78,7 +78,7 @@ def _levels(rows: Rows) -> NDArray[np.int64]:
         LEVELS.index(KnownBy(name)) if name in list(LEVELS) else len(LEVELS) - 1 for name in rows.labels("known_by")
     ]
     level_of_row = np.array([*level, len(LEVELS) - 1])[rows.codes("known_by")]
-    return level_of_row if all(rows.placed) else np.where(np.array(rows.placed, bool)[rows.device], level_of_row, -1)
+    return level_of_row if all(rows.placed) else np.where(rows.is_placed, level_of_row, -1)
 
 
 def _busy_time(rows: Rows, mask: NDArray[np.bool_]) -> int:

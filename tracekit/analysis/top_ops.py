@@ -108,7 +108,7 @@ def top_ops(source: Source, windows: Windows | None = None) -> TopOps:
     """
     timeline = timeline_of(source, windows)
     rows = timeline.rows
-    places = np.arange(len(rows)) if all(rows.placed) else np.flatnonzero(np.array(rows.placed, bool)[rows.device])
+    places = np.arange(len(rows)) if all(rows.placed) else np.flatnonzero(rows.is_placed)
     if not len(places):
         return TopOps(
             frame(NAME_COLUMNS),
@@ -199,7 +199,7 @@ def operations(
     devices count nowhere.
     """
     rows = timeline.rows
-    places = np.flatnonzero(np.array(rows.placed, bool)[rows.device]) if len(rows) else np.zeros(0, np.int64)
+    places = np.flatnonzero(rows.is_placed)
     if not len(places):
         return frame(OPERATION_COLUMNS)
     work = _Work(rows, places)

@@ -66,8 +66,7 @@ def match(rows: Rows, world_size: int | None = None) -> CollectiveInstances:
     An instance has at most one row of a device, all on one clock. Rows whose device is unknown (`cpu:?`) have none. A
     row whose peers the trace does not show, or does not prove, is an instance of its own.
     """
-    placed = np.array([*rows.placed, False], bool)
-    places = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & placed[rows.device])
+    places = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & rows.is_placed)
     instance = np.full(len(rows), -1)
     empty = np.zeros(0, np.int64)
     if len(places) == 0:

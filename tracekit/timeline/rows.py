@@ -53,6 +53,11 @@ class Rows:
         """Where the rows of device k stand."""
         return slice(int(self.first[device]), int(self.first[device + 1]))
 
+    @property
+    def is_placed(self) -> NDArray[np.bool_]:
+        """Which rows are on a device that is known, and not on `cpu:?`, shape (n,)."""
+        return np.array(self.placed, bool)[self.device]
+
     def on_clock(self, clock: str) -> list[int]:
         """The devices on a clock."""
         return [device for device, name in enumerate(self.clocks) if name == clock]

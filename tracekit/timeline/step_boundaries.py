@@ -297,7 +297,7 @@ def _ran_ahead(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> bool
     """
     if step_marks.host is None:
         return False
-    holds_open = _holds_open(rows) & np.array(rows.placed, bool)[rows.device]
+    holds_open = _holds_open(rows) & rows.is_placed
     has_work = np.zeros(len(step_marks.step), bool)
     has_work[linked[holds_open & (linked >= 0)]] = True
     for clock, steps in step_marks.by_clock.items():
@@ -341,7 +341,7 @@ def _extents(rows: Rows, step_of: NDArray[np.int64], count: int) -> _Reach:
     size = np.diff(heads, append=len(rows))
     last_end = np.maximum.reduceat(rows.end, heads)
     open_until = np.maximum.reduceat(np.where(_holds_open(rows), rows.end, _NEVER), heads)
-    in_step = (step_of[heads] >= 0) & np.array(rows.placed, bool)[rows.device[heads]]
+    in_step = (step_of[heads] >= 0) & rows.is_placed[heads]
     step = step_of[heads][in_step]
     np.minimum.at(reach.first_start, step, rows.start[heads][in_step])
     np.maximum.at(reach.last_end, step, last_end[in_step])

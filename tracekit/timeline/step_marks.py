@@ -223,7 +223,7 @@ def step_groups(rows: Rows) -> Marks | None:
     """The steps by the `group_id` of the rows; None if no row has one."""
     group, has_group = rows.numbers("group_id")
     clock_of, clocks = _clocks(rows)
-    groups = group_rows(rows, [clock_of[rows.device], group], has_group & np.array(rows.placed, bool)[rows.device])
+    groups = group_rows(rows, [clock_of[rows.device], group], has_group & rows.is_placed)
     if len(groups.start) == 0:
         return None
     order = np.lexsort((groups.end, groups.key[0]))
@@ -246,7 +246,7 @@ def program_executions(rows: Rows, of_compiler: NDArray[np.bool_]) -> Marks | st
     """
     run, has_run = rows.numbers("run_id")
     module = rows.codes("hlo_module")
-    is_execution = has_run & (module >= 0) & np.array(rows.placed, bool)[rows.device] & ~of_compiler
+    is_execution = has_run & (module >= 0) & rows.is_placed & ~of_compiler
     executions = group_rows(rows, [rows.device, module, run], is_execution)
     if len(executions.start) == 0:
         return (

@@ -331,7 +331,7 @@ def _choose_examples(table: pd.DataFrame, wall: Column) -> list[str]:
 def _ops(rows: Rows, dag: Graph) -> tuple[NDArray[np.int32], list[str]]:
     """The number of the name of each node's row (N,), -1 for the host and for unknown devices, and the names."""
     op = np.full(len(dag.start), -1, np.int32)
-    names = np.where(np.array([*rows.placed, False])[rows.device], rows.codes("name"), -1)
+    names = np.where(rows.is_placed, rows.codes("name"), -1)
     op[dag.first[3] : dag.first[4]] = names
     op[dag.first[4] :] = names[dag.pair]
     return op, rows.labels("name")

@@ -74,13 +74,12 @@ def queue_order(rows: Rows) -> QueueOrder:
 def _queues(rows: Rows) -> Places:
     """The queue of each row: its lane on GPUs, its device elsewhere, -1 where the device is unknown."""
     gpu = np.array([type_of(name) == "gpu" for name in rows.devices] or [False])
-    placed = np.array([*rows.placed, False])
     if not gpu.any():
-        return np.where(placed[rows.device], rows.device, -1).astype(np.int32)
+        return np.where(rows.is_placed, rows.device, -1).astype(np.int32)
     lanes = len(rows.labels("lane")) + 1
     key = rows.device * lanes + np.where(gpu[rows.device], rows.codes("lane") + 1, 0)
     number, _ = numbered(key, len(rows.devices) * lanes)
-    return np.where(placed[rows.device], number, -1).astype(np.int32)
+    return np.where(rows.is_placed, number, -1).astype(np.int32)
 
 
 def _async_pairs(rows: Rows, queue: Places, order: Column, has_wait: NDArray[np.bool_]) -> Column:

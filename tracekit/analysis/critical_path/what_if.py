@@ -170,8 +170,7 @@ def refusals(
 
 def unknown_copies(rows: Rows) -> str:
     """Why nothing can be said of copies: their device is not known, so neither is what waited for them."""
-    placed = np.array(rows.placed, bool)
-    is_unknown = ~placed[rows.device] & (rows.kind == CODE[Kind.MEMCPY])
+    is_unknown = ~rows.is_placed & (rows.kind == CODE[Kind.MEMCPY])
     if not is_unknown.any():
         return ""
     names = ", ".join(name for name, is_placed in zip(rows.devices, rows.placed, strict=True) if not is_placed)

@@ -132,7 +132,7 @@ def _by_lane(rows: Rows) -> tuple[Column, list[tuple[int, str, int]]]:
     """The order by lane, stable, and the lanes: device, name, rows."""
     labels, lane = rows.labels("lane"), rows.codes("lane")
     rank = np.argsort(np.array(sorted(range(len(labels)), key=lambda code: natural(labels[code])), np.int64))
-    unproven = ~np.array(rows.placed, bool)[rows.device]
+    unproven = ~rows.is_placed
     code = (rows.device + unproven * len(rows.devices)) * len(labels) + rank[lane]
     code, _ = numbered(code, 2 * len(rows.devices) * len(labels))
     count = np.bincount(code)
