@@ -156,9 +156,10 @@ def call_of_gaps(timeline: Timeline, gaps: Gaps, waits: pd.DataFrame) -> NDArray
     launch_start = np.append(timeline.trace.launches["start_ps"].to_numpy(), 0)
     known = np.flatnonzero((gaps.launch >= 0) & (launch_start[gaps.launch] > gaps.begin))
     start, end = waits["start_ps"].to_numpy(), waits["end_ps"].to_numpy() + CLOCKS_PS
-    for threads in reversed(launching_threads(timeline, gaps.launch[known])):
-        of_gap, of_wait = thread_numbers(threads, waits)
-        found = innermost(gaps.begin[known], of_gap, start, end, of_wait)
+    which, tables = launching_threads(timeline, gaps.launch[known])
+    for threads in reversed(tables):
+        of_thread, of_wait = thread_numbers(threads, waits)
+        found = innermost(gaps.begin[known], of_thread[which], start, end, of_wait)
         place[known] = np.where(found >= 0, found, place[known])
     return place
 

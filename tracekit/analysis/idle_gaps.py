@@ -12,7 +12,7 @@ from tracekit import intervals as iv
 from tracekit.analysis.host_activity import dispatchers
 from tracekit.analysis.host_records import THREAD, plain, thread_numbers
 from tracekit.analysis.idle import EDGES, Cause
-from tracekit.columns import by_label, frame, largest
+from tracekit.columns import by_label, distinct, frame, largest
 from tracekit.intervals import Intervals
 from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.host_calls import calls_runtime, frame_line, frame_of_jax, is_frame, of_any_call, says_waiting
@@ -97,14 +97,19 @@ def idle_intervals(timeline: Timeline, gaps: pd.DataFrame) -> Gaps:
     )
 
 
-def launching_threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[pd.DataFrame]:
-    """The threads (THREAD) that made calls, places in the launches of the trace, and those that call the programs of
-    their hosts: XLA's pools launch what such a thread dispatched."""
-    own = plain(timeline.trace.launches.iloc[launch])[list(THREAD)].reset_index(drop=True)
+def launching_threads(
+    timeline: Timeline, launch: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], tuple[pd.DataFrame, pd.DataFrame]]:
+    """The threads (THREAD) that made calls, places (k,) in the launches of the trace, each thread once, and beside them
+    those that call the programs of their hosts: XLA's pools launch what such a thread dispatched. Before both, (k,),
+    which of them each call is of."""
+    calls = timeline.trace.launches
+    which, first = distinct(*(calls[name].cat.codes.to_numpy()[launch] for name in THREAD))
+    own = plain(calls.iloc[launch[first]])[list(THREAD)].reset_index(drop=True)
     callers = dispatchers(timeline.trace.spans)
     both = {host: (thread[0], thread[1] or None, thread[2]) for host, thread in callers.items()}
     of_hosts = [both.get(str(host), (host, None, None)) for host in own["host"]]
-    return [own, pd.DataFrame(of_hosts, columns=list(THREAD), dtype=object)]
+    return which, (own, pd.DataFrame(of_hosts, columns=list(THREAD), dtype=object))
 
 
 def longest_gaps(timeline: Timeline, gaps: Gaps) -> pd.DataFrame:
@@ -139,8 +144,8 @@ def _doing(
         return [(None,) * 5 for _ in places]
     known = np.flatnonzero(gaps.launch[places] >= 0)
     threads = pd.DataFrame(None, index=range(len(places)), columns=list(THREAD), dtype=object)
-    own, callers = launching_threads(timeline, gaps.launch[places[known]])
-    threads.iloc[known] = callers.where(callers["thread"].notna(), own)
+    which, (own, callers) = launching_threads(timeline, gaps.launch[places[known]])
+    threads.iloc[known] = callers.where(callers["thread"].notna(), own).iloc[which]
     results: list[_Did] = []
     of_gap, of_record = thread_numbers(threads, records)
     start, end = records["start_ps"].to_numpy(), records["end_ps"].to_numpy()

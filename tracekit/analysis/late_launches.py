@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.analysis.host_api import call_of_gaps, waiting_calls
-from tracekit.analysis.host_records import THREAD, thread_numbers
+from tracekit.analysis.host_records import thread_numbers
 from tracekit.analysis.idle import Cause, Idle
 from tracekit.analysis.idle_gaps import idle_intervals, launching_threads
 from tracekit.columns import by_label, distinct, places_of
@@ -130,9 +130,8 @@ def _threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[tuple[NDArra
     """Which of the `launch` (k,), places in the launches of the trace, are of each thread, and what that is known to
     have done; with the thread that calls the programs of its host, since pools launch what that one dispatched."""
     tables = timeline.trace.launches, timeline.trace.host_work, timeline.trace.spans
-    # A thread is asked for once, not for each of its launches.
-    which, first = distinct(*(tables[0][name].cat.codes.to_numpy()[launch] for name in THREAD))
-    own, caller, *of_tables = thread_numbers(*launching_threads(timeline, launch[first]), *tables)
+    which, threads_of_calls = launching_threads(timeline, launch)
+    own, caller, *of_tables = thread_numbers(*threads_of_calls, *tables)
     count = 1 + max(int(numbers.max(initial=-1)) for numbers in (own, caller, *of_tables))
     launches, operators = (places_of(numbers, count) for numbers in of_tables[:2])
     called = tables[0], tables[2]

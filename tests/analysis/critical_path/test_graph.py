@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graph_traces import graph_of, trace
+from tracekit.analysis.critical_path.critical_path import critical_path
 from tracekit.analysis.critical_path.graph import Dependency, Graph, drop_contradicted, graph
+from tracekit.analysis.steps import steps
 from tracekit.columns import concat
 from tracekit.timeline.rows import rows
 from tracekit.timeline.timeline import timeline_of
@@ -133,6 +135,23 @@ def test_the_latency_of_a_device_is_told_by_ten_rows_that_found_it_idle():
     assert graph_of(both).latency_ps.tolist() == [10, 0]
 
 
+def test_what_starts_long_after_its_call_had_returned_tells_no_latency():
+    """On gpu:1 each row waits for one of gpu:0, and nothing says so: its shortest delay is no launch latency."""
+    events, calls = [], []
+    for k in range(12):
+        events += [
+            ("gpu:0", "a", "compute", (4000 * k + 5) * US, (4000 * k + 2000) * US, {"correlation_id": 2 * k}),
+            ("gpu:1", "a", "compute", (4000 * k + 2001) * US, (4000 * k + 3900) * US, {"correlation_id": 2 * k + 1}),
+        ]
+        calls += [("t", (4000 * k + 8 * n) * US, (4000 * k + 8 * n + 4) * US, 2 * k + n) for n in (0, 1)]
+    assert graph_of(trace(events, calls)).latency_ps.tolist() == [5 * US, 0, 0]
+    timeline = timeline_of(trace(events, calls))
+    result = critical_path(timeline, steps(timeline).table)
+    parts = dict(zip(result.total["part"], result.total["time_ps"], strict=True))
+    assert parts.get("launch latency", 0) <= 12 * 20 * US
+    assert result.latency["latency_ps"].isna().tolist() == [False, True]
+
+
 def test_a_copy_that_was_done_when_its_call_returned_was_waited_for():
     copy_trace = trace(
         [
@@ -203,11 +222,11 @@ def test_a_wait_for_work_that_ended_later_is_dropped_and_its_length_proves_nothi
 def test_inside_windows_only_the_waits_count_that_begin_there():
     us = 10**6
     rounds = [0, 1000, 2000]
-    events = [("gpu:0", "a", "compute", (at + 2) * us, (at + 90) * us, {"correlation_id": at}) for at in rounds]
-    launches = [("t", at * us, (at + 1) * us, at) for at in rounds]
+    events = [("gpu:0", "a", "compute", (at + 2) * US, (at + 90) * US, {"correlation_id": at}) for at in rounds]
+    launches = [("t", at * us, (at + 1) * US, at) for at in rounds]
     # The second wait is for its row, the others end before.
     syncs = [
-        ("t", (at + 5) * us, (at + (95 if at == 1000 else 60)) * us, None, None, "gpu:0", "a", (at + 5) * us)
+        ("t", (at + 5) * US, (at + (95 if at == 1000 else 60)) * US, None, None, "gpu:0", "a", (at + 5) * us)
         for at in rounds
     ]
     timeline = timeline_of(trace(events, launches, syncs=syncs))

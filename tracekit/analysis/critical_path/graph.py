@@ -462,23 +462,27 @@ def _launch_edges(
     `ranks`: where calls and rows stand in the order; a row before its launch has none.
 
     The latency is the shortest delay between the begin of a launch and the start of its row, of those rows of a device
-    that found it idle and do not wait (`waits`) for another, if they are LATENCY_FROM_ROWS or more; else 0.
+    that found it idle, do not wait (`waits`) for another and started promptly (PROMPT_PS) once the call had returned,
+    if they are LATENCY_FROM_ROWS or more; else 0. Where all of a device's rows wait for another device, and nothing
+    tells so, the shortest delay is a wait of milliseconds, and no latency.
     """
     call, latency = launch.astype(np.int32), np.zeros(len(rows.devices) + 1, np.int64)
-    call_starts = launches["start_ps"].to_numpy()
+    call_starts, call_ends = (launches[edge].to_numpy() for edge in ("start_ps", "end_ps"))
     for device in range(len(rows.devices)):
         device_rows = rows.of(device)
         launched_rows = np.flatnonzero(call[device_rows] >= 0)
         if len(launched_rows) == 0:
             continue
-        called_at = call_starts[call[device_rows][launched_rows]]
-        delay = rows.start[device_rows][launched_rows] - called_at
+        called_at, returned_at = (times[call[device_rows][launched_rows]] for times in (call_starts, call_ends))
+        started_at = rows.start[device_rows][launched_rows]
+        delay = started_at - called_at
         stands_behind = ranks[0][call[device_rows][launched_rows]] < ranks[1][device_rows][launched_rows]
         valid = (delay >= 0) & stands_behind
         tally.count(Dependency.LAUNCH, len(launched_rows), int(valid.sum()))
         call[device_rows][launched_rows[~valid]] = -1
         reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(rows.end[device_rows])[:-1])
         idle = (reach[launched_rows] <= called_at) & valid & ~waits[device_rows][launched_rows]
+        idle &= started_at - returned_at <= PROMPT_PS
         if int(idle.sum()) >= LATENCY_FROM_ROWS:
             latency[device] = delay[idle].min()
     return call, latency
