@@ -17,8 +17,10 @@ if int(cores) and hasattr(os, "sched_setaffinity"):
 if int(is_backwards):
     listdir, scandir = os.listdir, os.scandir
 
-    class Backwards(list):
-        __enter__ = lambda self: self
+    class Backwards:
+        __init__ = lambda self, entries: setattr(self, "entries", iter(entries))
+        __enter__ = __iter__ = lambda self: self
+        __next__ = lambda self: next(self.entries)
         __exit__ = lambda self, *_: None
         close = lambda self: None
 

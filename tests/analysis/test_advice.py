@@ -370,10 +370,48 @@ def test_time_has_no_share_of_windows_that_last_none():
 
 def test_devices_that_took_turns_are_told():
     turns = events(("gpu:0", "compute", 0, 50), ("gpu:1", "compute", 46, 100))
-    finding = advice.took_turns(partition(turns), breakdown(timeline_of(turns)))
-    assert finding == Finding("took_turns", 50, 0.25, {"devices": 2, "ratio_min": 0.08})
+    # At once both would be done after 54, and not after 100.
+    assert turns_taken(turns) == Finding("took_turns", 2 * 46, 0.46, {"devices": 2, "ratio_min": 0.08})
     together = events(("gpu:0", "compute", 0, 55), ("gpu:1", "compute", 46, 100))
-    assert advice.took_turns(partition(together), breakdown(timeline_of(together))) is None
+    assert turns_taken(together) is None
+
+
+def turns_taken(trace):
+    timeline = timeline_of(trace)
+    return advice.took_turns(timeline, partition(timeline), breakdown(timeline))
+
+
+@pytest.mark.parametrize("devices", [2, 3, 11, 16, 64])
+def test_however_many_take_turns_each_loses_what_all_but_one_take(devices):
+    turns = events(*((f"gpu:{number}", "compute", 100 * number, 100 * (number + 1)) for number in range(devices)))
+    finding = turns_taken(turns)
+    assert (finding.evidence["devices"], finding.cost_ps) == (devices, 100 * devices * (devices - 1))
+    assert finding.share == pytest.approx((devices - 1) / devices)
+
+
+def test_devices_that_are_seldom_busy_and_know_nothing_of_each_other_take_no_turns():
+    rng = np.random.default_rng(0)
+    found = 0
+    for devices in (2, 4, 16):
+        for _ in range(20):
+            # Each is busy for a fifteenth of the time, whenever that is.
+            rows = [
+                (f"gpu:{number}", "compute", int(at), int(at) + 10)
+                for number in range(devices)
+                for at in np.sort(rng.choice(1000, 66, replace=False)) * 10
+            ]
+            found += turns_taken(events(*rows)) is not None
+    assert found <= 3
+
+
+def test_where_work_was_launched_while_others_were_busy_the_turns_were_ahead():
+    rows = [
+        (f"gpu:{number}", "a", "compute", 100 * number, 100 * (number + 1), {"correlation_id": number})
+        for number in range(3)
+    ]
+    for called_at, ahead in (((0, 1, 2), 2 / 3), ((-9, 100, 200), 0.0)):
+        calls = [("t", at, at + 1, number) for number, at in enumerate(called_at)]
+        assert turns_taken(trace(rows, calls)).evidence["ahead"] == pytest.approx(ahead)
 
 
 def test_gaps_whose_time_may_all_be_recorded_add_nothing_to_what_is_not():
@@ -387,7 +425,7 @@ def test_gaps_whose_time_may_all_be_recorded_add_nothing_to_what_is_not():
 
 def test_a_device_that_hardly_worked_takes_no_turns():
     rare = events(("gpu:0", "compute", 0, 90), ("gpu:1", "compute", 91, 100))
-    assert advice.took_turns(partition(rare), breakdown(timeline_of(rare))) is None
+    assert turns_taken(rare) is None
 
 
 def test_findings_stand_in_order_of_cost_and_none_asks_a_cpu_for_what_it_cannot_do():

@@ -105,6 +105,15 @@ def test_idle_time_after_a_wait_that_no_launch_explains_is_counted():
         assert told[SYNC] == (900 * US, (890 - unexplained) * US, unexplained * US)
 
 
+def test_the_cause_of_the_idle_time_after_a_wait_is_that_of_half_of_it_or_more():
+    for until, cause in ((300, "host-bound"), (560, "host-bound"), (570, "unexplained")):
+        spans = host_spans(("block_until_ready", 120 * US, until * US))
+        told = of_calls(result(EVENTS, LAUNCHES, [sync(20, 110)], spans), "host_bound_ps", "unexplained_ps", "cause")
+        host_ps, unexplained_ps, of_most = told[SYNC]
+        assert of_most == cause == ("host-bound" if 2 * host_ps >= 900 * US else "unexplained")
+        assert host_ps + unexplained_ps <= 900 * US
+
+
 def test_synchronous_copies_wait_too():
     launches = concat_calls(calls((0, -10 * US, 105 * US, "main", "cudaMemcpy")), launched_later())
     assert after_waits(result(EVENTS, launches)) == {"cudaMemcpy": (1, 900, 890)}

@@ -53,9 +53,13 @@ MOST_OF_COPIES = 2 / 3
 # A phase must pass both: at once, and yet slowed down.
 CONTENDED_OVERLAP = 0.9
 CONTENDED_STRETCH = 1.25
-# Devices that overlap less take turns, if each works for this share of the window.
+# Devices that overlap less take turns, if each works for this share of the time of the busiest, and if at once they
+# would all be done so much sooner.
 TURNS_OVERLAP = 0.1
-TURNS_BUSY = 0.1
+TURNS_BUSY = 0.2
+TURNS_LOST = 0.1
+# Devices that know nothing of each other work at once by chance; those that take turns less than this part of that.
+_OF_CHANCE = 0.5
 _LOAD = ("cores", "other_cores", "stolen_cores")
 _NEVER_ON_CPU = ("exposed_collectives",)
 
@@ -135,7 +139,7 @@ def advice(
         *idle_causes(timeline, cells, why.idle, why.host_api),
         busy_machine(why.machine),
         *contention(phases, inside, why.machine),
-        None if len(phases.table) else took_turns(cells, whole),
+        *turns_of(timeline, cells, whole, phases, inside),
         around,
     ]
     return by_cost(timeline, [finding for finding in findings if finding], program(timeline, cells))
@@ -413,16 +417,59 @@ def contention(phases: Phases, inside: Mapping[str, Breakdown], machine: Machine
     return findings
 
 
-def took_turns(partition: pd.DataFrame, whole: Breakdown) -> Finding | None:
-    """Devices that all worked, and hardly ever at once. Not for a trace with phases, which may want just that."""
-    busy = partition[partition["busy_ps"] >= TURNS_BUSY * partition["window_ps"]]
+def turns_of(
+    timeline: Timeline, cells: pd.DataFrame, whole: Breakdown, phases: Phases, inside: Mapping[str, Breakdown]
+) -> list[Finding | None]:
+    """Where devices took turns: in the whole trace; of one with phases, which may want just that, in those that are
+    compared with others apart, which want it not."""
+    if not len(phases.table):
+        return [took_turns(timeline, cells, whole)]
+    compared = phases.table.loc[phases.table["compared_with"].notna(), "name"].astype(str)
+    return [
+        took_turns(timeline.inside(phases.windows[name]), inside[name].partition, inside[name], name)
+        for name in compared
+        if name in phases.windows
+    ]
+
+
+def took_turns(
+    timeline: Timeline, partition: pd.DataFrame, whole: Breakdown, phase: str | None = None
+) -> Finding | None:
+    """Devices that all worked, and hardly ever at once; `partition` and `whole` are those of the timeline.
+
+    It cost each of them the time that all took in turns, less that of the busiest. `ahead` is the share of their
+    launches during which another of them was busy, where launches are known: then no wait of the host held them up.
+    """
+    busy = partition[partition["busy_ps"] >= max(TURNS_BUSY * partition["busy_ps"].max(), 1)]
     pairs = whole.pairs
     busy_pairs = pairs[pairs["a"].isin(busy["device"]) & pairs["b"].isin(busy["device"])]
     ratio = busy_pairs["ratio_min"].max()
     if not len(busy_pairs) or busy_pairs["ratio_min"].isna().any() or ratio >= TURNS_OVERLAP:
         return None
-    cost, share = _cost([sum(map(int, busy["busy_ps"])) - int(busy["busy_ps"].max())], partition)
-    return Finding("took_turns", cost, share, {"devices": len(busy), "ratio_min": float(ratio)})
+    times, at_once = list(map(int, busy["busy_ps"])), whole.concurrency.iloc[2:]
+    # Of k devices at once, k - 1 need no turn of their own.
+    saved_ps = sum(map(int, (at_once["devices"] - 1) * at_once["time_ps"]))
+    shares = (busy["busy_ps"] / busy["window_ps"]).to_numpy(np.float64)
+    by_chance = float(shares.sum() - (1 - np.prod(1 - shares))) * float(busy["window_ps"].mean())
+    cost, share = _cost([len(times) * (sum(times) - saved_ps - max(times))], partition)
+    if share < TURNS_LOST or saved_ps >= _OF_CHANCE * by_chance:
+        return None
+    figures = {"devices": len(busy), "ratio_min": float(ratio)} | ({"phase": phase} if phase else {})
+    ahead = _launched_ahead(timeline, list(map(str, busy["device"])))
+    return Finding("took_turns", cost, share, figures | ({} if ahead is None else {"ahead": ahead}))
+
+
+def _launched_ahead(timeline: Timeline, devices: Sequence[str]) -> float | None:
+    """The share of the launched rows of the devices whose call began while another of them was busy; None without."""
+    rows, busy = timeline.rows, {name: timeline.unions.devices[name].busy for name in devices}
+    ahead = launched = 0
+    for name in devices:
+        calls = timeline.timed_launch[rows.of(rows.number(name))]
+        called_at = timeline.call_times[0][calls[calls >= 0]]
+        others = iv.union(*(spans for other, spans in busy.items() if other != name))
+        ahead += iv.sum_exactly(iv.within(others, iv.intervals(called_at, called_at + 1)))
+        launched += len(called_at)
+    return ahead / launched if launched else None
 
 
 def _cost(times: Any, partition: pd.DataFrame) -> tuple[int, float]:

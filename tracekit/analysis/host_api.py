@@ -40,6 +40,7 @@ CALL_COLUMNS = {
     "after_launch": "int64",
     **_IDLE,
     "unexplained_ps": "Int64",
+    "cause": "str",
 }
 PLACE_COLUMNS = {
     "call": "str",
@@ -74,7 +75,7 @@ class HostApi(
     calls or on several threads, and how many of them are `waits`; `after_launch` counts the launches, of `launches`
     that started work, that this call follows next on their thread; `gaps` the idle intervals of devices that began in
     it, on the thread that launched what ended them, with all their time, that of them that is host-bound, the
-    `ratio` of the devices' windows, and that of them which is unexplained.
+    `ratio` of the devices' windows, and that of them which is unexplained; `cause` that of half of their time or more.
     `places` (PLACE_COLUMNS): the same of calls with gaps, by what stands around them, with the longest gap: the
     outermost operator of a framework as `operation` and the innermost span as `within`, or that span as `operation`
     where there is no operator; and the `source` line. `by_device` (DEVICE_COLUMNS): how the idle time is spread: `half`
@@ -281,7 +282,8 @@ def _by_call(
     rows: list[tuple[Any, ...]] = []
     for call in sorted(calls, key=lambda call: (-call.total_ps, call.name)):
         own = begun[of_wait == call.name]
-        idle_of_call = (*_idle(gaps, own, window_ps), iv.sum_exactly(gaps.unexplained[own]))
+        unexplained_ps, cause = iv.sum_exactly(gaps.unexplained[own]), gaps.main_cause(own)
+        idle_of_call = (*_idle(gaps, own, window_ps), unexplained_ps, cause)
         rows.append((*call, after_launch.get(call.name, 0), *idle_of_call))
     return frame(CALL_COLUMNS, rows)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.analysis.host_activity import dispatchers
 from tracekit.analysis.host_records import THREAD, plain, thread_numbers
-from tracekit.analysis.idle import EDGES, Cause
+from tracekit.analysis.idle import CAUSE_CODE, CAUSES, EDGES, Cause
 from tracekit.columns import by_label, distinct, frame, largest
 from tracekit.intervals import Intervals
 from tracekit.timeline.timeline import Timeline
@@ -35,8 +35,8 @@ LONGEST_COLUMNS = {
     "doing_ps": "Int64",
     "unrecorded_ps": "Int64",
 }
-_EDGES = tuple(map(str, EDGES))
-# A name tells what a thread did in a gap if it stood around such a share of it.
+_EDGES, _CAUSES = tuple(map(str, EDGES)), list(map(str, CAUSES))
+# A name tells what a thread did in a gap if it stood around such a share of it, and a cause why devices were idle.
 _MOST = 0.5
 
 
@@ -45,7 +45,8 @@ class Gaps:
     """The k idle intervals between the work of devices, each column (k,): its number in the pieces (`interval`), which
     `device` of the `devices`, from `begin` to `end`, idle for `length` inside the windows, `host_bound` and
     `unexplained` of it; the call that launched what ended it, a place in the launches of the trace, or -1. The
-    `pieces` (p, 2) of all are inside the windows; those of an interval stand together, from `first_piece` (k,) on."""
+    `pieces` (p, 2) of all are inside the windows, each for a `cause` (p,), a place in CAUSES; those of an interval
+    stand together, from `first_piece` (k,) on."""
 
     devices: Sequence[str]
     interval: NDArray[np.int64]
@@ -57,7 +58,16 @@ class Gaps:
     unexplained: NDArray[np.int64]
     launch: NDArray[np.int64]
     pieces: Intervals
+    cause: NDArray[np.integer[Any]]
     first_piece: NDArray[np.int64]
+
+    def main_cause(self, gaps: NDArray[np.int64]) -> str | None:
+        """The cause of at least half of the time of these idle intervals together, None without one."""
+        count = np.diff(self.first_piece, append=len(self.pieces))
+        at = iv.ranges(self.first_piece[gaps], count[gaps])
+        times = iv.sums(self.pieces[at, 1] - self.pieces[at, 0], self.cause[at], len(CAUSES))
+        most = int(np.argmax(times))
+        return str(CAUSES[most]) if times[most] and times[most] >= _MOST * sum(times) else None
 
     def inside(self, gap: int) -> Intervals:
         """The parts of an idle interval that are inside the windows, by start."""
@@ -74,10 +84,12 @@ def idle_intervals(timeline: Timeline, gaps: pd.DataFrame) -> Gaps:
     interval = gaps["interval"].to_numpy()[inner]
     heads = np.flatnonzero(np.append(True, interval[1:] != interval[:-1])[: len(interval)])
     tails = np.append(heads[1:], len(interval))[: len(heads)] - 1
-    cause, places = gaps["cause"].array, inner[heads]
+    places = inner[heads]
+    # As the analysis made them, the categories are CAUSES in their order.
+    cause = gaps["cause"].cat.set_categories(_CAUSES).cat.codes.to_numpy()[inner]
 
     def idle_for(chosen: Cause) -> NDArray[np.int64]:
-        of_cause = cause.codes[inner] == cause.categories.get_loc(str(chosen))
+        of_cause = cause == CAUSE_CODE[chosen]
         return np.add.reduceat(np.where(of_cause, length, 0), heads) if len(heads) else heads
 
     launch_of_event = np.full(len(timeline.rows.events), -1, np.int32)
@@ -93,6 +105,7 @@ def idle_intervals(timeline: Timeline, gaps: pd.DataFrame) -> Gaps:
         idle_for(Cause.UNEXPLAINED),
         launch_of_event[gaps["next"].array[places].to_numpy(np.int64)].astype(np.int64),
         pieces,
+        cause,
         heads,
     )
 

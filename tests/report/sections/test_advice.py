@@ -74,6 +74,7 @@ CASES = [
     ("launch_latency", {"gaps": 2, "graphs_off": "--xla_gpu_enable_command_buffer="}, ()),
     ("exposed_copies", {"direction": "D2D", "by_direction_ps": {"D2D": 5}, "in_loop": 0.9}, ()),
     *(("input_bound", {"gaps": 2}, (practice,)) for practice in Practice),
+    *(("took_turns", FINDINGS["took_turns"] | {"ahead": ahead}, ()) for ahead in (0.0, 0.1, 0.9)),
     *(
         ("exposed_collectives", FINDINGS["exposed_collectives"] | {"operation": operation}, (practice,))
         for operation in ("all-reduce", "all-gather")
@@ -395,7 +396,18 @@ def test_only_cpu_devices_share_cores():
 def test_devices_that_never_overlap_are_told_so():
     never = Finding("took_turns", 1, 0.1, {"devices": 3, "ratio_min": 0.0})
     (finding,) = section(Advice((never,), "gpu", True), 3).findings
-    assert finding.sentence == "3 devices were serialized: no two were ever busy at the same time."
+    assert finding.sentence == (
+        "3 devices were serialized (never two at once), which cost 10.0 % of the devices' time (1 ps summed over 3 "
+        "devices)."
+    )
+
+
+def test_what_helps_against_turns_depends_on_whether_their_work_was_launched_ahead():
+    start_all, pipeline = "start the work of all devices before waiting", "pipeline micro-batches"
+    for ahead, words in ((0.0, [start_all]), (0.1, [start_all, pipeline]), (0.9, [pipeline])):
+        action = remedy("took_turns", "JAX", ahead=ahead)
+        assert [text for text in (start_all, pipeline) if text in action] == words
+    assert all(text in remedy("took_turns") for text in (start_all, pipeline))
 
 
 def test_contention_says_what_slowed_down_in_the_words_of_the_verdict():

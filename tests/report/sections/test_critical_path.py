@@ -196,6 +196,12 @@ def test_where_nothing_but_ops_holds_a_step_up_it_is_said():
     assert result.sentences[1] == "Compute-bound: it holds no collectives and copies, and no host time."
 
 
+def test_a_path_of_compute_is_not_compute_bound_where_devices_are_mostly_idle():
+    """Devices that take turns compute all along the path."""
+    ops = path(trace([("tpu:0", "s", "compute", 0, 10), ("tpu:0", "s", "compute", 10, 40)]))
+    assert section(replace(ops, busy_ratio=0.5)).sentences[1] == "It holds no collectives and copies, and no host time."
+
+
 def test_tables_fit_a_terminal_of_80_columns():
     rows = [
         (f"host{k}/gpu:{k}", "s", "compute", 100 * k, 100 * k + 90, {"name": "void cutlass::Kernel<" + "x" * 90})

@@ -21,7 +21,8 @@ EMPTY = replace(explain(events()).host_api, lacking="")
 def calls(*rows):
     """Rows of (call, n, total, after_launch, gaps, idle, host_bound, ratio)."""
     full = [
-        (call, n, 1, total, 2 * US, 3 * US, 0, 0, after, gaps, *idle, 0) for call, n, total, after, gaps, *idle in rows
+        (call, n, 1, total, 2 * US, 3 * US, 0, 0, after, gaps, *idle, 0, None)
+        for call, n, total, after, gaps, *idle in rows
     ]
     return frame(CALL_COLUMNS, full)
 
@@ -121,6 +122,11 @@ def test_unexplained_idle_time_after_a_wait_adds_to_the_entry_of_that():
         shown = section(replace(EMPTY, by_call=waits), {"gpu:0": 1000 * US})
         assert shown.result.startswith("Devices fell idle in cudaDeviceSynchronize")
         assert (shown.loss, shown.detail) == (loss, shown.result if loss else "")
+
+
+def test_idle_time_after_a_wait_adds_to_the_entry_of_its_cause():
+    waits = WAIT.assign(host_bound_ps=5, cause=pd.array(["input pipeline"], "str"))
+    assert section(replace(EMPTY, by_call=waits), {"gpu:0": 1000 * US}).loss == "input pipeline"
 
 
 def test_waits_that_cost_next_to_nothing_are_told_so():

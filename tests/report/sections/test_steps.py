@@ -69,6 +69,25 @@ def test_a_slow_step_is_named_with_its_reason():
     )
 
 
+def test_slow_steps_stand_for_what_they_took_beyond_the_median():
+    slow = section_of(*run([10, 10, 10, 40, 10, 30, 10], idle=(3,)))
+    assert slow.share == pytest.approx((30 + 20) / 120)
+    assert section_of(*run([10, 10, 10, 4, 10, 10])).share == 0.0
+
+
+def test_where_all_devices_took_longer_they_were():
+    marks, rows, start = [], [], 0
+    for step, wall in enumerate([10, 10, 10, 40, 10, 10]):
+        end = start + wall * MS
+        marks.append(("train", step, start, end))
+        for device in ("gpu:0", "gpu:1"):
+            rows += [(device, "compute", start + MS, start + 5 * MS, start)]
+            rows += [(device, "collective", start + 5 * MS, end, start)]
+        start = end
+    (sentence,) = section_of(work(*rows), annotations(*marks)).sentences
+    assert sentence.endswith("Step 3 took 40.00 ms: all devices were in collectives 30.00 ms longer.")
+
+
 def test_a_fast_step_is_told_as_such():
     result = section_of(*run([10, 10, 10, 4, 10, 10]))
     assert brief(result)["steps.each"][2] == [["3", "4.00 ms", "0.40x", "shorter"]]

@@ -112,6 +112,10 @@ _OWN_STREAM = {
     Framework.PYTORCH: "issue copies on a stream of their own (torch.cuda.stream, non_blocking=True)",
     Framework.JAX: "start these copies ahead of the step that needs them, while the one before computes",
 }
+_PIPELINE = "pipeline micro-batches"
+# Where less of the work of devices that took turns was launched ahead of its turn, the host waited before it launched;
+# where more was, no wait of the host held it up.
+_IN_TURN, _AHEAD_OF_TURN = 0.02, 0.5
 _START_ALL = {
     "": "start the work of all devices before waiting for any of it",
     Framework.JAX: (
@@ -318,9 +322,10 @@ def _start_faster(evidence: Mapping[str, Any], result: advice.Advice) -> str:
 
 
 def _took_turns(finding: advice.Finding, devices: int) -> str:
-    busy, ratio = finding.evidence["devices"], finding.evidence["ratio_min"]
-    most = f" for more than {percent(ratio)} of the shorter busy time" if ratio else ""
-    return f"{busy} devices were serialized: no two were {'' if ratio else 'ever '}busy at the same time{most}"
+    busy, ratio, phase = finding.evidence["devices"], finding.evidence["ratio_min"], finding.evidence.get("phase")
+    at_once = f"two at once for at most {percent(ratio)} of their time" if ratio else "never two at once"
+    who = f"In {phase}, {busy} devices" if phase else f"{busy} devices"
+    return f"{who} were serialized ({at_once}), which cost {_of_time(finding, devices)}"
 
 
 # What each rule found on so many devices.
@@ -466,6 +471,17 @@ def _separate(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     return _in_words_of(_OWN_STREAM, result)
 
 
+def _take_no_turns(evidence: Mapping[str, Any], result: advice.Advice) -> str:
+    """What helps where devices worked one after the other: by the host's choice, or since each needs what another
+    made."""
+    ahead = evidence.get("ahead", _IN_TURN)
+    if ahead < _IN_TURN:
+        return _in_words_of(_START_ALL, result)
+    if ahead < _AHEAD_OF_TURN:
+        return f"{_START_ALL['']}; if one needs another's result, {_PIPELINE}"
+    return f"if one needs another's result (their work was launched ahead of its turn), {_PIPELINE}"
+
+
 def _load_ahead(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     if result.program.framework == Framework.PYTORCH and _does(result, Practice.LOADER_PROCESSES):
         return "the DataLoader has processes already: give it more (num_workers), or a larger prefetch_factor"
@@ -495,5 +511,5 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
         if result.backend == "cpu"
         else "place them apart, or run one after the other: they share memory bandwidth, a link or the host"
     ),
-    "took_turns": lambda evidence, result: _in_words_of(_START_ALL, result),
+    "took_turns": _take_no_turns,
 }

@@ -30,6 +30,8 @@ from tracekit.units import change, percent, quantity, short, time
 _WORTH = 0.01
 # From this share on it reads 0.1 % or more.
 _LEAST = 0.0005
+# Compute-bound is a path of which so much is compute, while the devices are so busy.
+_COMPUTE, _BUSY = 0.6, 0.75
 # So many stretches without an explanation are named, and so many characters of what they lie between.
 _STRETCHES, _NAME = 3, 48
 _UNKNOWN = {
@@ -182,18 +184,23 @@ def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
             f"{time(row['predicted_ps'])} ({change(row['ratio'])}) without {_REMOVED[row['what']]}" for row in saving
         ]
         return [f"It would take {', '.join(words)}."]
+    # Devices that take turns compute all along the path, and are idle meanwhile.
+    is_busy = result.busy_ratio is None or result.busy_ratio >= _BUSY
     words = list(dict.fromkeys(_REMOVED[row["what"]] for row in tried if row["what"] in _OF_KINDS))
     if words:
         refused = {
             row["what"] for row in records(result.step_what_if) if row["at"] == at and pd.isna(row["predicted_ps"])
         }
-        is_bound = _parts(result, at)[0]["part"] == "compute" and not refused & set(_OF_KINDS)
+        first = _parts(result, at)[0]
+        is_computing = first["part"] == "compute" and first["ratio"] >= _COMPUTE
+        is_bound = is_busy and is_computing and not refused & set(_OF_KINDS)
         removing = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+        removing += "" if is_busy else ", but not the order of the work,"
         most = max(1 - row["ratio"] for row in tried if row["what"] in _OF_KINDS)
         by = f"shorten it by {percent(most)} at most" if most >= _LEAST else "not shorten it"
         return [f"{'Compute-bound: r' if is_bound else 'R'}emoving {removing} would {by}."]
     if tried and not len(result.what_if[result.what_if["what"].isin(_OF_KINDS)]):
-        return ["Compute-bound: it holds no collectives and copies, and no host time."]
+        return [f"{'Compute-bound: it' if is_busy else 'It'} holds no collectives and copies, and no host time."]
     if len(result.what_if):
         reason = next(iter(result.what_if["reason"].dropna()), "too little of its path is explained")
         unexplained = [row["ratio"] for row in _parts(result, at) if row["part"] == PARTS[Part.UNEXPLAINED]]

@@ -72,7 +72,10 @@ def _headline(
 
 
 def _cause_after(wait: dict[str, Any]) -> str:
-    """The cause of most of the idle time after a wait: that of late launches, or none that is known; else ""."""
+    """The cause of most of the idle time after a wait, "" without one. A report of before it was told knows of late
+    launches, and what is unexplained."""
+    if pd.notna(wait["cause"]):
+        return str(wait["cause"])
     least = _HUGE * wait["idle_ps"]
     of_cause = {Cause.HOST: wait["host_bound_ps"], Cause.UNEXPLAINED: wait["unexplained_ps"]}
     return next((cause for cause, time_ps in of_cause.items() if pd.notna(time_ps) and time_ps >= least), "")

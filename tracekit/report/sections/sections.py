@@ -32,6 +32,7 @@ _LEAST = 0.001
 _LOSSES = {
     **{rule: cause for cause, (rule, _) in IDLE.items()},
     **dict.fromkeys(("exposed_collectives", "late_peer"), "collectives"),
+    "took_turns": Cause.OTHERS,
     **dict.fromkeys(("exposed_copies", "copies_in_compute_lane", "pageable_copies"), "copies"),
 }
 # Whose results may matter most, in this order where they stand for no time.

@@ -40,9 +40,21 @@ def section(result: Steps) -> Section:
         (*(_length(row, result) for row in longest[:2]), *_idle(result), *_unnamed(result)),
         tables=(_lengths(result), _parts(result), _each(result)),
         data=_data(result),
-        # The length of steps that are all alike is no loss.
-        share=None if result.table["slow_part"].notna().any() or _idle(result) else 0.0,
+        share=_share(result),
     )
+
+
+def _share(result: Steps) -> float | None:
+    """What slow steps took beyond the median of theirs, of the time of all; None where a device did nothing in steps,
+    which stands for no time. The length of steps that are all alike is no loss."""
+    slow = result.table[result.table["slow_part"].notna()]
+    if not len(slow):
+        return None if _idle(result) else 0.0
+    median = result.summary.set_index(["clock", "name"])["median_ps"]
+    usual = median.loc[pd.MultiIndex.from_frame(slow[["clock", "name"]])].to_numpy()
+    # As fractions: times of days in ps, summed over thousands of clocks, are beyond int64.
+    longer = (slow["wall_ps"] - usual).clip(lower=0).astype(float).sum()
+    return float(longer / result.table["wall_ps"].astype(float).sum())
 
 
 def _length(row: dict[str, Any], result: Steps) -> str:
@@ -109,7 +121,10 @@ def _unnamed(result: Steps) -> list[str]:
 
 
 def _grew(step: dict[str, Any]) -> str:
-    return f"{step['slow_device']} {_GREW[step['slow_part']]} {time(step['slow_ps'])} longer"
+    grew = _GREW[step["slow_part"]]
+    if step["slow_device"] == "all devices":
+        grew = grew.replace("was ", "were ")
+    return f"{step['slow_device']} {grew} {time(step['slow_ps'])} longer"
 
 
 def _lengths(result: Steps) -> Table:

@@ -250,11 +250,10 @@ def _sharing(inside: "Breakdown", cores: float | None) -> bool:
 
 def _devices(inside: "Breakdown", cores: float | None, holds: str) -> str:
     busy = inside.partition[inside.partition["busy_ps"] > 0]
-    if _sharing(inside, cores):
-        return (
-            f"{len(busy)} devices time-shared {cores:g} cores, {mean(inside.parallelism)} busy at once on average: "
-            "no parallelism"
-        )
+    if cores is not None and _sharing(inside, cores):
+        at_once = f"{mean(inside.parallelism)} busy at once on average"
+        limit = "no parallelism" if cores < 2 else f"at most {cores:g} computed in parallel"
+        return f"{len(busy)} devices time-shared {cores:g} cores, {at_once}: {limit}"
     if len(busy) == 0:
         memory = int(inside.overlap.loc[inside.overlap["what"] == "memory", "total_ps"].sum())
         words = memory_words(inside.overlap)
