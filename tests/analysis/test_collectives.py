@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from tracekit.analysis.collectives import (
     OP_COLUMNS,
     TOTAL_COLUMNS,
     Collectives,
+    at_least_so_often,
     collectives,
     straggles,
 )
@@ -334,17 +337,38 @@ def test_waiting_behind_compute_makes_no_straggler():
     ("last", "n", "devices", "held_up", "expected"),
     [
         (10, 10, 2, 0.05, True),
-        (9, 10, 2, 0.05, False),  # 2.5 standard deviations
-        (8, 8, 2, 0.05, False),  # 2.8
-        (5, 8, 8, 0.05, True),
-        (3, 8, 8, 0.05, False),
+        (9, 10, 2, 0.05, False),  # of two that are alike, in 1.1 % of cases for each
+        (8, 8, 2, 0.05, True),  # 0.4 %
+        (11, 12, 2, 0.05, True),  # 0.3 %
+        (5, 8, 8, 0.05, True),  # 0.12 %
+        (4, 8, 8, 0.05, False),  # 1.1 %, and so of any of the eight in 8 %
+        (2, 1000, 8192, 0.05, False),  # 0.7 %, though 5 standard deviations above the expected
+        (4, 10, 24, 0.05, False),
+        (5, 10, 24, 0.05, True),
         (7, 7, 8, 0.05, False),  # too few to be a habit
         (5, 8, 8, 0.009, False),  # costs nothing worth a word
         (0, 0, 8, 0.5, False),
     ],
 )
-def test_a_straggler_is_last_three_standard_deviations_above_chance(last, n, devices, held_up, expected):
-    assert straggles(last, np.full(n, 1 / devices), held_up) is expected
+def test_a_straggler_is_last_more_often_than_chance_lets_any_device_be(last, n, devices, held_up, expected):
+    assert straggles(last, np.full(n, 1 / devices), held_up, devices) is expected
+
+
+@given(st.lists(st.sampled_from([2, 3, 8, 64]), min_size=1, max_size=40), st.data())
+def test_the_tail_is_that_of_the_binomial_distribution_and_no_less_where_chances_differ(sizes, data):
+    times = data.draw(st.integers(0, len(sizes)))
+    exact = [Fraction(1)]  # how likely so many are, of all ways
+    for size in sizes:
+        here = [Fraction(0), *(each / size for each in exact)]
+        exact = [a + b for a, b in zip([*(each * (size - 1) / size for each in exact), Fraction(0)], here, strict=True)]
+    mean = float(np.mean([1 / size for size in sizes]))
+    tail = at_least_so_often(times, len(sizes), mean)
+    if times > len(sizes) * mean + 1:
+        assert tail >= float(sum(exact[times:])) * (1 - 1e-6)
+    if len(set(sizes)) == 1 and times > len(sizes) * mean:
+        assert tail == pytest.approx(float(sum(exact[times:])), rel=1e-6)
+    if times <= len(sizes) * mean:
+        assert tail == 1.0
 
 
 def test_without_collectives_it_says_so():

@@ -99,8 +99,8 @@ TOTAL_COLUMNS = {
 
 # Fewer collectives do not show a habit.
 FEWEST = 8
-# As far above chance, in standard deviations, a device must be last for that to be a habit.
-DEVIATIONS = 3.0
+# Were all alike, this is how likely it may be at most that any of them is last as often as a straggler.
+BY_CHANCE = 0.01
 # A smaller share of the window, lost by each of the others, is not worth a word.
 WORTH_TELLING = 0.01
 
@@ -388,7 +388,8 @@ def _by_device(rows: Rows, members: _Members, has_last: Mask, unions: Unions) ->
     has_one_last = members.each(has_last)
     was_last, time = members.late & has_one_last, members.end - members.start
     data = []
-    for device, device_members in _by_number(members.device):
+    by_number = _by_number(members.device)
+    for device, device_members in by_number:
         shared_members = device_members[members.shared[device_members]]
         chance = 1 / members.size[shared_members[has_one_last[shared_members]]]
         last_count = int(was_last[shared_members].sum())
@@ -405,7 +406,7 @@ def _by_device(rows: Rows, members: _Members, has_last: Mask, unions: Unions) ->
             iv.sum_exactly(cost[shared_members]) if any_shared else None,
             iv.sum_exactly(exposed_cost[shared_members]) if any_shared else None,
             ratio if any_shared and window else None,
-            straggles(last_count, chance, ratio),
+            straggles(last_count, chance, ratio, len(by_number)),
             iv.sum_exactly(members.wait[shared_members]) if any_shared else None,
             iv.sum_exactly(time[shared_members] - members.wait[shared_members]) if any_shared else None,
             iv.sum_exactly(time[device_members]),
@@ -416,16 +417,36 @@ def _by_device(rows: Rows, members: _Members, has_last: Mask, unions: Unions) ->
     return frame(DEVICE_COLUMNS, data)
 
 
-def straggles(times_last: int, chance: NDArray[np.float64], held_up_ratio: float) -> bool:
-    """Whether a device that was last `times_last` times is a straggler.
+def straggles(times_last: int, chance: NDArray[np.float64], held_up_ratio: float, devices: int) -> bool:
+    """Whether a device that was last `times_last` times is a straggler among so many devices.
 
     `chance` (n,): how likely it is last in each of its n collectives in which one device was, if all are alike: one
-    over their number. It must have been last DEVIATIONS standard deviations more often than that gives, in FEWEST
-    collectives or more, and have held up each of the others for WORTH_TELLING of the window, on average.
+    over their number. That it is last so often must then be no more likely than BY_CHANCE for any of the devices
+    (Bonferroni), in FEWEST collectives or more; and it must have held up each of the others for WORTH_TELLING of the
+    window, on average.
     """
     if len(chance) < FEWEST or held_up_ratio < WORTH_TELLING:
         return False
-    return times_last - float(chance.sum()) >= DEVIATIONS * math.sqrt(float((chance * (1 - chance)).sum()))
+    return at_least_so_often(times_last, len(chance), float(chance.mean())) <= BY_CHANCE / devices
+
+
+def at_least_so_often(times: int, trials: int, chance: float) -> float:
+    """How likely it is that what has this chance, in 0..1, happens so many `times` or more in the trials.
+
+    The tail of the binomial distribution, in its first terms. Where chances differ, that of their mean is no less than
+    the true one beyond the expected number: Hoeffding (1956), https://doi.org/10.1214/aoms/1177728178.
+    """
+    if times <= trials * chance or chance >= 1:
+        return 1.0
+    log_of_ways = math.lgamma(trials + 1) - math.lgamma(times + 1) - math.lgamma(trials - times + 1)
+    term = math.exp(log_of_ways + times * math.log(chance) + (trials - times) * math.log1p(-chance))
+    total = term
+    for number in range(times, trials):
+        term *= (trials - number) / (number + 1) * chance / (1 - chance)
+        total += term
+        if term < total * 1e-9:
+            break
+    return min(total, 1.0)
 
 
 def _by_op(members: _Members, table: pd.DataFrame) -> pd.DataFrame:
