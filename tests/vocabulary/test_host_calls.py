@@ -15,6 +15,7 @@ from tracekit.vocabulary.host_calls import (
     copies_synchronously,
     copies_to_host,
     executes,
+    frees_memory,
     gets_memory,
     jitted_function,
     launches,
@@ -131,21 +132,26 @@ def test_runtimes_say_when_they_allocate_memory(name, is_allocation):
 
 
 @pytest.mark.parametrize(
-    ("name", "gets", "pins"),
+    ("name", "gets", "pins", "frees"),
     [
-        ("cuMemHostAlloc", True, True),
-        ("cudaHostAlloc", True, True),
-        ("cudaMallocHost_v3020", True, True),
-        ("hipHostMalloc", True, True),
-        ("cuMemHostRegister_v2", True, True),
-        ("cudaMalloc", True, False),
-        ("cuMemAlloc_v2", True, False),
-        ("cuMemFreeHost", False, False),
-        ("cudaLaunchKernel", False, False),
+        ("cuMemHostAlloc", True, True, False),
+        ("cudaHostAlloc", True, True, False),
+        ("cudaMallocHost_v3020", True, True, False),
+        ("hipHostMalloc", True, True, False),
+        ("cuMemHostRegister_v2", True, True, False),
+        ("cudaMalloc", True, False, False),
+        ("cuMemAlloc_v2", True, False, False),
+        ("cuMemFreeHost", False, False, True),
+        ("cudaFree_v3020", False, False, True),
+        ("cudaFreeAsync", False, False, True),
+        ("hipHostFree", False, False, True),
+        ("cuMemHostUnregister", False, False, True),
+        ("cudaLaunchKernel", False, False, False),
+        ("cudaMemcpy", False, False, False),
     ],
 )
-def test_calls_get_memory_and_some_pin_it(name, gets, pins):
-    assert (gets_memory(name), pins_memory(name)) == (gets, pins)
+def test_calls_get_memory_free_it_and_some_pin_it(name, gets, pins, frees):
+    assert (gets_memory(name), pins_memory(name), frees_memory(name)) == (gets, pins, frees)
 
 
 @pytest.mark.parametrize(

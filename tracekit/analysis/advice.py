@@ -312,6 +312,8 @@ def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: 
             evidence: dict[str, Any] = {"gaps": int(rows["gaps"].sum())}
             if rule == "host_bound":
                 evidence |= _instead(late_launches(timeline, idle), calls)
+                if evidence.get("host") == "working" and calls and 0 < calls.launches <= 2 * evidence["gaps"]:
+                    evidence["each_launch"] = True  # what the host does then it does for each, be it ever so long
             if rule == "launch_latency":
                 evidence |= _launched_slowly(timeline, idle)
             findings.append(Finding(rule, cost, share, evidence))
@@ -355,7 +357,7 @@ def compiled(partition: pd.DataFrame, idle: Idle, again: Sequence[int]) -> Findi
     rule, threshold = IDLE["compiling"]
     rows = idle.by_device[idle.by_device["cause"] == "compiling"]
     cost, share = _cost(rows["idle_ps"], partition)
-    evidence = {"gaps": int(rows["gaps"].sum()), "again": list(again)}
+    evidence = {"gaps": int(rows["gaps"].sum()), "again": list(dict.fromkeys(again))}
     return Finding(rule, cost, share, evidence) if share >= threshold else None
 
 

@@ -20,6 +20,7 @@ from tracekit.vocabulary.host_calls import (
     calls_program,
     copies_to_host,
     executes,
+    frees_memory,
     gets_memory,
     places_arguments,
 )
@@ -36,7 +37,8 @@ AGAIN_IN_OPERATOR_PS = 500_000_000
 class LateLaunches:
     """The parts of the host-bound idle time of all devices, in ps, which sum to it.
 
-    `allocating_ps`: while the launching thread, or the one that calls the host's programs, got memory from the runtime;
+    `allocating_ps`: while the launching thread, or the one that calls the host's programs, got memory from the runtime
+    or gave it back;
     `copying_ps`: while it copied results into the host's memory, as JAX does. Of the rest: `after_wait_ps`: of idle
     intervals that began while the launching thread waited for a device, so that it could not launch ahead; of the
     others, `launching_ps`: while it launched, called a program, or was about to do so again (AGAIN_PS, and
@@ -119,7 +121,7 @@ def _by_name(tables: Sequence[pd.DataFrame], places: Sequence[NDArray[np.int64]]
 
 
 def _allocates(name: str) -> bool:
-    return gets_memory(name) or allocates(name)
+    return gets_memory(name) or frees_memory(name) or allocates(name)
 
 
 def _dispatches(name: str) -> bool:

@@ -93,6 +93,9 @@ _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
 _GRAPH_BUILDING = re.compile(r"(?:cu|cuda|hip)Graph(Create|Add|Instantiate|Launch|Exec|Destroy)")
 # cudaMalloc, cudaMallocHost, cudaHostAlloc, cudaHostRegister, cuMemAlloc_v2, cuMemHostAlloc, hipHostMalloc, hipMalloc.
 _ALLOCATION = re.compile(r"(cuda|cu|hip)(Ext)?(Malloc|HostM?[Aa]lloc|(Mem)?HostRegister|Mem(Host)?Alloc)")
+# cudaFree, cudaFreeAsync, cudaFreeHost, cuMemFree_v2, cuMemFreeHost, hipHostFree, cudaHostUnregister: most wait for the
+# device, too.
+_RELEASE = re.compile(r"(cuda|cu|hip)((Host|Mem)?Free|(Mem)?HostUnregister)")
 _PINNED = re.compile(r"(cuda|cu|hip)(MallocHost|HostM?[Aa]lloc|(Mem)?HostRegister|MemHostAlloc|MemAllocHost)")
 _HOST_FUNCTION = re.compile(r"(cuda|cu|hip)(LaunchHostFunc|StreamAddCallback)(?![A-Za-z])")
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
@@ -272,6 +275,11 @@ def copies_to_host(name: str) -> bool:
 def gets_memory(name: str) -> bool:
     """Whether a call of this name asks a device's runtime for memory, of a device or pinned on the host."""
     return bool(_ALLOCATION.match(name))
+
+
+def frees_memory(name: str) -> bool:
+    """Whether a call of this name gives such memory back to the runtime."""
+    return bool(_RELEASE.match(name))
 
 
 def pins_memory(name: str) -> bool:

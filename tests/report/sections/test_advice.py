@@ -64,6 +64,7 @@ CASES = [
         ("host_bound", {"gaps": 2, "host": host, "ratio": 0.5, "unrecorded": 0.9}, ())
         for host in ("after_wait", "working")
     ),
+    ("host_bound", {"gaps": 2, "host": "working", "ratio": 0.5, "each_launch": True}, ()),
     *(("exposed_copies", {"direction": way, "by_direction_ps": {way: 5}}, ()) for way in ("D2H", "D2D", "P2P")),
     ("exposed_copies", {"direction": "H2D", "by_direction_ps": {"H2D": 5}, "host_memory": "pinned"}, ()),
     ("exposed_copies", {"direction": "H2D", "by_direction_ps": {"H2D": 5}, "in_program": 1.0}, ()),
@@ -213,6 +214,13 @@ def test_the_remedy_for_late_launches_fits_what_the_host_did_instead(host, frame
     assert len(finding.sentence) + len(finding.action) < 280
 
 
+def test_where_a_gap_follows_most_launches_fewer_of_them_help():
+    evidence = {"gaps": 3, "host": "working", "ratio": 0.8}
+    assert remedy("host_bound", "", **evidence).endswith("; fewer or larger launches would not help.")
+    told = remedy("host_bound", "", **evidence, each_launch=True)
+    assert told.endswith("; fewer or larger launches would help, too: a gap follows most of them.")
+
+
 @pytest.mark.parametrize(
     ("host", "then"),
     [
@@ -275,15 +283,23 @@ def test_an_asynchronous_copy_that_blocked_is_told_to_go_through_pinned_memory()
             "allocating",
             "cuMemHostAlloc",
             "JAX",
-            "while the host allocated memory (mostly in cuMemHostAlloc).",
+            "while the host allocated or freed memory (mostly in cuMemHostAlloc).",
             "let it allocate before what is timed: allocators keep pinned memory after its first use, so warm up, and "
             "use buffers of the same sizes again.",
         ),
         (
             "allocating",
+            "cudaFree",
+            "",
+            "while the host allocated or freed memory (mostly in cudaFree).",
+            "free no memory in what is timed, which also waits for the device: use the same buffers again, or an "
+            "allocator that keeps them.",
+        ),
+        (
+            "allocating",
             "cudaMalloc",
             "PyTorch",
-            "while the host allocated memory (mostly in cudaMalloc).",
+            "while the host allocated or freed memory (mostly in cudaMalloc).",
             "let it allocate before what is timed: allocators keep memory after its first use, so warm up, and use "
             "buffers of the same sizes again.",
         ),

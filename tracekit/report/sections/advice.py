@@ -27,7 +27,7 @@ from tracekit.report.sections.steady import step_numbers
 from tracekit.timeline.instances import Unseen
 from tracekit.units import device_time, factor, percent, quantity, short
 from tracekit.vocabulary.frameworks import Framework, Practice
-from tracekit.vocabulary.host_calls import copies_asynchronously, pins_memory
+from tracekit.vocabulary.host_calls import copies_asynchronously, frees_memory, pins_memory
 
 # What holds for every framework, and for one of which nothing is known, stands under "".
 _AHEAD = {
@@ -219,7 +219,7 @@ _HOST = {
     "after_wait": "after it had waited for the device",
     "launching": "from one launch to the next",
     "copying": "while the host copied results into its memory",
-    "allocating": "while the host allocated memory",
+    "allocating": "while the host allocated or freed memory",
     "working": "while the host neither launched nor waited",
 }
 # Where the trace does not tell that.
@@ -251,22 +251,25 @@ def _launch_earlier(evidence: Mapping[str, Any], result: advice.Advice) -> str:
             return f"{first}{later}{blocks if copies_asynchronously(call) else ''}"
         case "copying":
             return _in_words_of(_TO_HOST, result)
+        case "allocating" if frees_memory(evidence.get("call", "")):
+            return (
+                "free no memory in what is timed, which also waits for the device: use the same buffers again, or an "
+                "allocator that keeps them"
+            )
         case "allocating":
             memory = "pinned memory" if pins_memory(evidence.get("call", "")) else "memory"
             return (
                 f"let it allocate before what is timed: allocators keep {memory} after its first use, so warm up, and "
                 "use buffers of the same sizes again"
             )
-        case "working" if "unrecorded" in evidence:
-            return (
-                f"{_FIND_OUT}: Python, data or logging could run in other threads, or a step ahead; fewer or larger "
-                "launches would not help"
-            )
         case "working":
-            return (
-                "do what it does then (Python, data, logging) in other threads, or a step ahead: fewer or larger "
-                "launches would not help"
+            fewer = "would help, too: a gap follows most of them" if evidence.get("each_launch") else "would not help"
+            what = (
+                f"{_FIND_OUT}: Python, data or logging could run"
+                if "unrecorded" in evidence
+                else "do what it does then (Python, data, logging)"
             )
+            return f"{what} in other threads, or a step ahead; fewer or larger launches {fewer}"
     more = _larger_launches(result)
     return more if evidence.get("host") else f"{more}, and wait for results only where they are needed"
 
