@@ -3,8 +3,9 @@
     python -m benchmarks.verdicts [--pairs 200] [--captures 3] [--slower 1.1]
 
 Each line is one kind of noise (tests/comparison/noise.py): pairs of one program, of which a verdict is a false alarm;
-and pairs in which every step of B takes `--slower` as long, of which anything but "slower" is a miss. The last line has
-the captures of both sides in order of time while the machine drifts: that is what captures that alternate avoid.
+and pairs in which every step of B takes `--slower` as long, of which anything but "slower" is a miss. One more line has
+the captures of both sides in order of time while the machine drifts: that is what captures that alternate avoid. The
+last ones have stalls in B, by chance so many a capture, which lengthen its mean step and not the median.
 """
 
 import argparse
@@ -24,7 +25,12 @@ KINDS = {
     "wild: a few runs differ by far more": Noise(between=0.01, tail=3),
     "steps resemble the last (0.9)": Noise(between=0.01, follows=0.9),
     "every 4th step takes five times as long": Noise(between=0.01, period=4),
+    "0.3 stalls a capture, of ten steps each": Noise(between=0.01, stalls=0.3),
+    "0.7 stalls a capture, of ten steps each": Noise(between=0.01, stalls=0.7),
+    "3 stalls a capture, of ten steps each": Noise(between=0.01, stalls=3),
 }
+# What a change may bring: stalls that captures of A do not have, or hardly.
+STALLING = {"stalls": Noise(between=0.01, stalls=3), "stall": Noise(between=0.01, stalls=1)}
 
 
 def main() -> None:
@@ -55,9 +61,15 @@ def main() -> None:
         by_order.append([verdict(*its).outcome in (Change.FASTER, Change.SLOWER) for its in (blocks, alternating)])
     one, other = np.mean(by_order, axis=0)
     print(f"machine drifts by 3 %: A before B {one:.1%} false alarms, alternating {other:.1%}")
+    found = {}
+    for name, noise in STALLING.items():
+        rng = np.random.default_rng(1)
+        pairs = [(captures(rng, number, Noise()), captures(rng, number, noise)) for _ in range(options.pairs)]
+        found[name] = float(np.mean([verdict(*pair).outcome == Change.SLOWER for pair in pairs]))
+        print(f"B has {noise.stalls} stalls a capture by chance, of ten steps each: {found[name]:.1%} found")
     if options.json:
         asked = {"pairs": options.pairs, "captures": number, "slower": options.slower}
-        result = {**asked, "noise": shares, "blocks": float(one), "alternating": float(other)}
+        result = {**asked, "noise": shares, "blocks": float(one), "alternating": float(other), **found}
         options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
 
 

@@ -20,6 +20,8 @@ class Noise:
     period: int = 0
     drift: float = 0.02
     tail: float = 30
+    stalls: float = 0
+    stall: float = 10
 
 
 def captures(
@@ -38,6 +40,8 @@ def _capture(rng: np.random.Generator, noise: Noise, slower: float, steps: int) 
     walls *= 1 + (rng.random(steps) < noise.outliers) * rng.random(steps)
     if noise.period:
         walls *= 1 + 4 * (np.arange(steps) % noise.period == 0)
+    if noise.stalls:
+        walls[rng.permutation(steps)[: rng.poisson(noise.stalls)]] += noise.stall
     off = noise.between * rng.standard_t(noise.tail)
     times: NDArray[np.int64] = np.round(10**11 * slower * np.exp(off) * walls).astype(np.int64)
     return times

@@ -242,6 +242,84 @@ def test_three_captures_a_side_give_a_verdict_and_one_order_is_not_every_order()
     assert same.headline.startswith("No difference larger than")
 
 
+def stalling(seed, *stalled, steps=20):
+    """A capture of steps of about 10 ms in which the device computes for 7 ms; the `stalled` ones take 40 ms longer."""
+    noise = np.random.default_rng(seed).normal(0, 0.002, steps)
+    lengths = np.round((1 + noise - noise.mean()) * 10 * MS).astype(int)
+    lengths[[*stalled]] = 50 * MS
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    rows = [("gpu:0", "compute", int(at) + MS, int(at) + 8 * MS, "op") for at in starts[:-1]]
+    marks = [("train", step, int(starts[step]), int(starts[step + 1])) for step in range(steps)]
+    return tracekit.analyse(trace(events(*rows), annotations(*marks)))
+
+
+def stalling_side(first_seed, *counts):
+    return [stalling(first_seed + at, *range(4, 4 + 4 * count, 4)) for at, count in enumerate(counts)]
+
+
+def test_a_stall_in_every_capture_is_slower_though_the_median_step_is_alike():
+    its = tracekit.compare(stalling_side(0, 0, 0, 0), stalling_side(10, 2, 2, 2))
+    assert its.headline.startswith("B is slower than A: the mean step takes 14.0")
+    assert " +40.0 % (98 % interval " in its.headline
+    assert ", while the median step is alike: 10.0" in its.headline
+    assert "No difference" not in text(its)
+    assert "* 6 of 60 steps of B take " in text(its)
+    assert " ms longer than the median on average, in 3 of 3 captures; none of A." in text(its)
+    plain = its.summary()["scopes"][0]["verdict"]
+    assert (plain["outcome"], plain["of_typical"], plain["mean"]["is_proven"]) == ("slower", "no difference", True)
+    assert plain["mean"]["b_ps"] == its.main.cell("wall")["b_ps"]
+    assert plain["mean"]["long"][1]["number"] == 6
+
+
+def test_stalls_that_are_gone_are_faster():
+    its = tracekit.compare(stalling_side(0, 2, 2, 2), stalling_side(10, 0, 0, 0))
+    assert its.headline.startswith("B is faster than A: the mean step takes 10.0")
+    assert "* 6 of 60 steps of A take " in text(its)
+    assert " ms longer than the median on average, in 3 of 3 captures; none of B." in text(its)
+
+
+def test_stalls_of_any_number_in_all_captures_of_one_side_alone_are_told_by_their_chance():
+    its = tracekit.compare(stalling_side(0, 0, 0, 0), stalling_side(10, 1, 1, 4))
+    assert its.verdict.outcome == Change.SLOWER
+    assert "Every capture of one side has some and none of the other: chance gives that in 3.1 % at most." in text(its)
+
+
+def test_a_stall_in_one_capture_of_three_is_told_and_no_difference_proven():
+    its = tracekit.compare(stalling_side(0, 0, 0, 0), stalling_side(10, 0, 2, 0))
+    assert its.verdict.outcome == Change.NO_DIFFERENCE
+    assert its.headline.startswith("The median step is alike: 10.0")
+    assert its.headline.endswith(" +13.3 %, which the captures do not prove.")
+    assert "2 of 60 steps of B take 40.00 ms longer than the median on average, in 1 of 3 captures; none of A." in text(
+        its
+    )
+    assert "That does not prove a change of the mean: its 98 % interval between captures is -" in text(its)
+
+
+def test_of_one_capture_a_side_a_mean_that_differs_is_told_and_not_judged():
+    a, b = stalling(0), stalling(1, 3, 8)
+    alone = tracekit.compare(a, b)
+    assert alone.headline.startswith("Within these two runs, the median step takes 10.0")
+    assert alone.headline.endswith(
+        "; the mean step takes 14.00 ms instead of 10.00 ms, +40.0 %, which one capture a side cannot judge."
+    )
+    stated = tracekit.compare(a, b, floor=0.02)
+    assert stated.verdict.outcome == Change.INCONCLUSIVE
+    assert stated.headline.startswith("The median step is alike: ")
+    assert "One capture a side cannot tell what the change did to the mean from what befell one run." in text(stated)
+
+
+def test_a_median_and_a_mean_that_go_apart_are_both_told():
+    fast = [run(20, length=9 * MS + at * MS // 100) for at in range(3)]
+    slow = stalling_side(10, 2, 2, 2)
+    assert (
+        " than A in the median step, but slower in the mean: "
+        in tracekit.compare([run(20, length=11 * MS + at * MS // 100) for at in range(3)], slow).headline
+    )
+    its = tracekit.compare(slow, fast)
+    assert its.headline.startswith("B is faster than A: the median step takes")
+    assert "; the mean step takes" in its.headline
+
+
 def test_sides_of_several_devices_are_compared_by_their_mean():
     its = tracekit.compare(run(6, devices=2), run(6, devices=4, work=6 * MS))
     assert its.main.cell("compute")["diff_ps"] == -MS

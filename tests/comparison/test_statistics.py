@@ -6,7 +6,14 @@ import scipy.stats
 
 from tests.comparison.noise import Noise, captures
 from tracekit.comparison import statistics
-from tracekit.comparison.statistics import between_captures, modes, student_t, within_runs
+from tracekit.comparison.statistics import (
+    between_captures,
+    chance_of_all_and_none,
+    excess_of_long,
+    modes,
+    student_t,
+    within_runs,
+)
 from tracekit.comparison.verdict import Change, Control, verdict
 
 MS = 10**9
@@ -165,6 +172,117 @@ def test_alarms_are_seldom_false_and_a_tenth_is_seldom_missed(noise):
         misses += _outcome(captures(rng, 3, noise), captures(rng, 3, noise, slower=1.1)) != Change.SLOWER
     assert alarms <= 6
     assert misses <= 6
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [Noise(between=0.005, outliers=0, stalls=stalls, stall=stall) for stalls, stall in ((0.3, 50), (1, 10), (3, 10))],
+    ids=["rare", "one a capture", "some"],
+)
+def test_stalls_that_come_to_both_sides_by_chance_are_seldom_a_change(noise):
+    rng = np.random.default_rng(12)
+    pairs = [(captures(rng, 3, noise), captures(rng, 3, noise)) for _ in range(60)]
+    assert sum(_outcome(*pair) in (Change.FASTER, Change.SLOWER) for pair in pairs) <= 6
+
+
+def test_what_all_captures_of_one_side_have_and_none_of_the_other_is_chance_as_often_as_the_bound_says():
+    shares = np.linspace(0, 1, 101)
+    assert chance_of_all_and_none(3, 3) == pytest.approx(2 / 4**3)
+    assert chance_of_all_and_none(1, 1) == pytest.approx(0.5)
+    assert chance_of_all_and_none(3, 5) == pytest.approx(
+        max(p**3 * (1 - p) ** 5 + p**5 * (1 - p) ** 3 for p in shares), rel=0.01
+    )
+    has = np.random.default_rng(0).random((100_000, 6)) < 0.5
+    assert np.mean((has == [1, 1, 1, 0, 0, 0]).all(axis=1) | (has == [0, 0, 0, 1, 1, 1]).all(axis=1)) < 0.033
+
+
+def test_units_far_longer_than_the_others_of_their_mode_are_long():
+    times = np.array([100.0, 101, 99, 100, 121, 300, 100, 102])
+    assert excess_of_long(times, False).tolist() == [200 - 0.5]
+    two = np.tile([100.0, 500.0], 6)
+    two[3] = 900
+    assert excess_of_long(two, True).tolist() == [400]
+    assert excess_of_long(two, False).tolist() == [400, 800, 400, 400, 400, 400]
+
+
+QUIET = Noise(between=0.002, within=0.01, outliers=0)
+
+
+def stalled(seed, *counts, stall=10.0):
+    """Captures of 40 steps of about 100 ms, in each of which so many steps take `stall` times as long on top."""
+    sides = captures(np.random.default_rng(seed), len(counts), QUIET, steps=40)
+    for walls, count in zip(sides, counts, strict=True):
+        walls[5 : 5 + 3 * count : 3] += round(stall * 10**11)
+    return sides
+
+
+NONE = (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "outcome"),
+    [
+        (NONE, (4, 4, 4), Change.SLOWER),
+        (NONE, (1, 1, 1), Change.SLOWER),
+        (NONE, (1, 2, 5), Change.SLOWER),
+        (NONE, (2, 6, 4), Change.SLOWER),
+        ((4, 4, 4), NONE, Change.FASTER),
+        ((1, 1, 1), (4, 4, 4), Change.SLOWER),
+        ((1, 0, 0), (4, 5, 4), Change.SLOWER),
+    ],
+    ids=str,
+)
+def test_stalls_in_every_capture_of_one_side_are_a_change_though_the_median_is_alike(a, b, outcome):
+    its = verdict(stalled(1, *a), stalled(2, *b))
+    assert its.outcome == outcome
+    assert its.mean.is_proven
+    assert its.mean.is_longer == (outcome is Change.SLOWER)
+
+
+@pytest.mark.parametrize("b", [(1, 0, 0), (0, 4, 0), (0, 0, 8), (1, 1, 0)], ids=str)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_stalls_in_some_captures_prove_nothing_and_are_told(b, swapped):
+    sides = (stalled(2, *b), stalled(1, *NONE)) if swapped else (stalled(1, *NONE), stalled(2, *b))
+    its = verdict(*sides)
+    assert its.outcome == its.of_typical == Change.NO_DIFFERENCE
+    assert not its.mean.is_proven
+    assert its.mean.low < 1 < its.mean.high
+
+
+def test_the_long_units_of_both_sides_are_counted():
+    its = verdict(stalled(1, 0, 1, 0), stalled(2, 4, 5, 3)).mean
+    a, b = its.long
+    assert (a.number, a.units, a.captures_with, a.captures) == (1, 120, 1, 3)
+    assert (b.number, b.units, b.captures_with, b.captures) == (12, 120, 3, 3)
+    assert b.excess_ps == pytest.approx(10**12, rel=0.02)
+    assert its.b_ps == pytest.approx(2.01e11, rel=0.01)
+
+
+def test_a_mean_that_rises_while_the_median_falls_is_slower():
+    b = [np.round(walls * 0.9).astype(np.int64) for walls in stalled(2, 4, 4, 4)]
+    its = verdict(stalled(1, *NONE), b)
+    assert (its.outcome, its.of_typical, its.mean.is_longer) == (Change.SLOWER, Change.FASTER, True)
+
+
+def test_a_change_of_every_step_needs_no_word_on_the_mean():
+    its = verdict(stalled(1, *NONE), [np.round(walls * 1.2).astype(np.int64) for walls in stalled(2, *NONE)])
+    assert (its.outcome, its.mean) == (Change.SLOWER, None)
+    assert verdict(stalled(1, *NONE), stalled(2, *NONE)).mean is None
+    assert verdict(stalled(1, 4, 4, 4), stalled(2, 4, 4, 4)).mean is None
+
+
+def test_of_one_capture_a_side_the_mean_is_told_and_not_judged():
+    (a,), (b,) = stalled(1, 0), stalled(2, 4)
+    its = verdict([a], [b])
+    assert (its.outcome, its.mean.is_proven, its.mean.low) == (Change.NOT_TESTED, False, None)
+    its = verdict([a], [b], floor=0.02)
+    assert (its.outcome, its.of_typical) == (Change.INCONCLUSIVE, Change.NO_DIFFERENCE)
+
+
+def test_between_several_verdicts_the_chance_of_stalls_is_shared():
+    alone, among = (verdict(stalled(1, *NONE), stalled(2, 1, 2, 5), tests=tests) for tests in (1, 2))
+    assert (alone.outcome, alone.mean.by_chance) == (Change.SLOWER, pytest.approx(1 / 32))
+    assert (among.outcome, among.mean.is_proven) == (Change.NO_DIFFERENCE, False)
 
 
 def _outcome(a, b):

@@ -31,9 +31,10 @@ def folder(tmp_path_factory, stepped):
     return directory
 
 
-def run(scale, seed):
-    """A report of twelve rounds of a phase that take about `scale` µs each."""
+def run(scale, seed, stalls=0):
+    """A report of twelve rounds of a phase that take about `scale` µs each, `stalls` of them 400 µs longer."""
     walls = (np.random.default_rng(seed).normal(1, 0.01, 12) * scale * 10**6).astype(int)
+    walls[3 : 3 + stalls] += 4 * 10**8
     starts = np.concatenate([[0], np.cumsum(walls + 10**5)[:-1]])
     rows = [("gpu:0", "compute", int(at), int(at + wall)) for at, wall in zip(starts, walls, strict=True)]
     marks = [("train", int(at), int(at + wall)) for at, wall in zip(starts, walls, strict=True)]
@@ -115,6 +116,22 @@ def test_three_captures_a_side_tell_whether_the_program_became_slower(tmp_path, 
         run(scale, 10 + number).save(tmp_path / "new" / str(number))
     result = tracekit.check(tmp_path / "new", baseline=find("main", tmp_path))
     assert ([each.outcome for each in result.results], result.exit_code) == ([outcome], code), result.results[0].text
+
+
+@pytest.mark.parametrize(
+    ("stalls", "outcome", "words"),
+    [
+        ((2, 2, 2), Outcome.BROKEN, " µs longer than the median on average, in 3 of 3 captures; none of A."),
+        ((0, 1, 0), Outcome.HOLDS, " µs longer than the median, in 1 of 3 captures; none of A."),
+    ],
+)
+def test_stalls_in_every_capture_break_the_gate_and_in_one_they_are_told(tmp_path, stalls, outcome, words):
+    save("main", [run(100, seed) for seed in range(3)], tmp_path)
+    change = [run(100, 10 + at, stalls=count) for at, count in enumerate(stalls)]
+    (result,) = tracekit.check(change, baseline=find("main", tmp_path)).results
+    assert result.outcome == outcome, result.text
+    assert words in result.text
+    assert "o difference larger" not in result.text
 
 
 def test_one_capture_a_side_is_inconclusive_without_a_floor(tmp_path):

@@ -1,6 +1,6 @@
 """What a comparison is: plain data of two sides, of each scope that both have, and the verdict."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
@@ -164,6 +164,8 @@ def _plain(scope: ScopeComparison) -> dict[str, Any]:
             "captures": list(its.captures),
             "control": its.control,
             "modes": [found and vars(found) for found in its.modes],
+            "of_typical": its.of_typical.value,
+            "mean": its.mean and asdict(its.mean),
         },
         "cells": plain(scope.cells),
         "waterfall": plain(scope.waterfall),

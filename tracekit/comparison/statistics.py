@@ -72,10 +72,15 @@ def _clipped(times: Times) -> Times:
     is_high = _is_high(times)
     clipped = times.astype(float)
     for part in [np.ones(len(times), bool)] if is_high is None else [is_high, ~is_high]:
-        middle = np.median(clipped[part])
-        reach = _CLIP * _MAD * np.median(np.abs(clipped[part] - middle))
+        middle, reach = _middle(clipped[part])
         clipped[part] = np.clip(clipped[part], middle - reach, middle + reach)
     return clipped
+
+
+def _middle(times: Times) -> tuple[float, float]:
+    """The median, and how far from it outliers are brought back to."""
+    middle = float(np.median(times))
+    return middle, _CLIP * _MAD * float(np.median(np.abs(times - middle)))
 
 
 def block_length(times: Times) -> int:
@@ -151,10 +156,53 @@ def between_captures(
     95 % (2 of 20 arrangements are as extreme), which is why the captures are taken to scatter like a normal variable.
     """
     logs = [np.log([typical(times, of_modes) for times in side]) for side in (a, b)]
+    return _students(logs, [_within(side, of_modes) for side in (a, b)], level)
+
+
+def means_between_captures(a: Sequence[Times], b: Sequence[Times], level: float) -> tuple[float, float, float]:
+    """As `between_captures`, of the mean of all units of each capture, outliers and all.
+
+    Of the variance within captures outliers are no part: how many of them a capture has the program decides, and where
+    it does not, captures differ in it.
+    """
+    logs = [np.log([times.mean() for times in side]) for side in (a, b)]
+    return _students(logs, [_within(side, of_modes=True) for side in (a, b)], level)
+
+
+def chance_of_all_and_none(a: int, b: int) -> float:
+    """The largest chance with which something that comes to some captures of a program, however seldom or often, is in
+    all captures of one side and in none of the other, of so many each.
+
+    It rests neither on what it is nor on how long it takes: Barnard's unconditional test of a 2x2 table (Biometrika 34,
+    1947, https://doi.org/10.1093/biomet/34.1-2.123), of the most extreme table.
+    """
+    often = np.linspace(0, 1, 2001)
+    return float((often**a * (1 - often) ** b + often**b * (1 - often) ** a).max())
+
+
+def excess_of_long(times: Times, have_modes: bool) -> Times:
+    """By how much the units that take far longer than others exceed the median of these, (k,) in ps: longer by a fifth
+    than where outliers are brought back to, in their own mode where both sides `have_modes`, else in the lower one."""
+    is_high = _is_high(times)
+    if is_high is None:
+        return _excess(times, times)
+    if have_modes:
+        return np.concatenate([_excess(part, part) for part in (times[~is_high], times[is_high])])
+    return _excess(times, times[~is_high])
+
+
+def _excess(times: Times, others: Times) -> Times:
+    middle, reach = _middle(others)
+    excess: Times = (times - middle)[times > (1 + _APART) * (middle + reach)]
+    return excess
+
+
+def _students(logs: Sequence[Times], within: Sequence[float], level: float) -> tuple[float, float, float]:
+    """The ratio of both sides and its interval, from logarithms of one value a capture and the variance `within`
+    captures of each side."""
     difference = float(logs[1].mean() - logs[0].mean())
     counts = [len(side) for side in logs]
     between = [float(np.var(side, ddof=1)) for side in logs]
-    within = [_within(side, of_modes) for side in (a, b)]
     if counts[0] == counts[1]:
         between, within = [float(np.mean(between))] * 2, [float(np.mean(within))] * 2
     shares = [max(its) / count for its, count in zip(zip(between, within, strict=True), counts, strict=True)]

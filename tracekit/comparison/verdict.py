@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.comparison import statistics
+from tracekit.comparison.means import Mean, mean
 from tracekit.comparison.statistics import LEVEL, Modes
 from tracekit.units import percent, quantity
 
@@ -45,7 +46,10 @@ class Control:
 class Verdict:
     """What the walls of the units say.
 
-    `outcome` is the verdict on the change, and `reason` why it is that. `a_ps` and `b_ps` are the typical times of a
+    `outcome` is the verdict on the change: that on the typical unit, `of_typical`, for which `reason` is why, unless
+    captures prove that the `mean` unit changed beyond it; slower where either is. `mean` (`a_ps`, `b_ps`, `ratio`,
+    `is_proven`, its interval, and the `long` units of each side) is None where it differs as the typical one does, or
+    by no more than the margin without proof. `a_ps` and `b_ps` are the typical times of a
     unit, `ratio` is that of b over that of a, and `low` to `high` the interval of the ratio, None where there is none:
     at the confidence `level`, over captures where there are enough of both, else `within` these runs only, widened by a
     stated floor. `captures` counts those of each side. `modes` are those of the times of each side, None where they
@@ -65,6 +69,8 @@ class Verdict:
     captures: tuple[int, int]
     modes: tuple[Modes | None, Modes | None]
     statistic: str
+    of_typical: Change
+    mean: Mean | None = None
     control: str | None = None
 
     @property
@@ -131,11 +137,14 @@ def _judged(sides: Sequence[Sequence[NDArray[np.float64]]], floor: float | None,
             low, high = (low or ratio) * (1 - floor), (high or ratio) * (1 + floor)
     tested = enough or floor is not None
     outcome, reason = _outcome(low, high, ratio, floor, margin, tested, (len(a), len(b)))
+    means = None
+    if low is not None and high is not None and max(map(len, (*a, *b))) > 1:
+        means = mean(a, b, (ratio, low, high), have_modes=all(found), are_enough=enough, margin=margin, tests=tests)
     if enough and low is not None and outcome is Change.INCONCLUSIVE:
         number = statistics.captures_for(margin, ratio / low, (len(a), len(b)), level)
         reason += f" About {quantity(number, 'capture')} of each would narrow that down to {percent(margin)}."
     return Verdict(
-        outcome,
+        _with_mean(outcome, means, enough),
         reason,
         round(typical[0]),
         round(typical[1]),
@@ -147,7 +156,20 @@ def _judged(sides: Sequence[Sequence[NDArray[np.float64]]], floor: float | None,
         (len(a), len(b)),
         (found[0], found[1]),
         "mean of two modes" if of_modes else "median",
+        outcome,
+        means,
     )
+
+
+def _with_mean(typical: Change, its: Mean | None, enough: bool) -> Change:
+    """The verdict on the typical and the mean unit: slower where either is, since a run takes as long as its mean says;
+    inconclusive where the mean differs and captures are too few to judge it."""
+    if its is None or typical is Change.NOT_TESTED:
+        return typical
+    of_mean = Change.SLOWER if its.is_longer else Change.FASTER
+    if its.is_proven:
+        return Change.SLOWER if Change.SLOWER in (typical, of_mean) else of_mean
+    return typical if enough or typical is of_mean else Change.INCONCLUSIVE
 
 
 def _of_side(side: Sequence[NDArray[np.float64]]) -> Modes | None:

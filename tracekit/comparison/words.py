@@ -8,6 +8,7 @@ import pandas as pd
 from tracekit.analysis.idle import Cause
 from tracekit.analysis.top_ops import PHASE, STEP
 from tracekit.columns import records
+from tracekit.comparison.means import LongUnits, Mean
 from tracekit.comparison.model import IDLE, PART_WORDS, ScopeComparison
 from tracekit.comparison.operations import BOTH, CAME
 from tracekit.comparison.ratios import AT_ONCE, BETWEEN, WITHIN
@@ -35,6 +36,8 @@ def headline(scope: ScopeComparison | None, is_same: bool) -> str:
 
 
 def _judged(scope: ScopeComparison, its: Verdict) -> str:
+    if its.mean is not None:
+        return _judged_with_mean(scope, its, its.mean)
     what = (f"at the pace of phase {its.control}, " if its.control else "") + _typical(scope, its)
     times = f"{time(its.b_ps)} instead of {time(its.a_ps)}, {signed(its.ratio)}"
     interval = interval_words(its, scope.unit)
@@ -46,7 +49,7 @@ def _judged(scope: ScopeComparison, its: Verdict) -> str:
             return f"No difference larger than {largest} between A and B: {what} takes {times}{interval}."
         case Change.INCONCLUSIVE:
             return f"Inconclusive: {what} of B takes {times}{interval}."
-    runs = "Within these two runs" if its.captures == (1, 1) else "Within these runs"
+    runs = _runs(its)
     if its.low is None or its.high is None:
         return f"{runs}, {what} takes {times}: too few {scope.unit}s for an interval, and nothing is said of noise."
     if its.low <= 1 <= its.high:
@@ -54,11 +57,102 @@ def _judged(scope: ScopeComparison, its: Verdict) -> str:
     return f"{runs}, {what} of B takes {times}{interval}; that is no verdict on the change."
 
 
+def _judged_with_mean(scope: ScopeComparison, its: Verdict, mean: Mean) -> str:
+    """The result where the mean unit differs otherwise than the typical one: both, the one that decides first."""
+    pace = f"at the pace of phase {its.control}, " if its.control else ""
+    typical, of_mean = _typical(scope, its), f"the mean {_noun(scope)}"
+    times = f"{time(its.b_ps)} instead of {time(its.a_ps)}, {signed(its.ratio)}{interval_words(its, scope.unit)}"
+    means = f"{time(mean.b_ps)} instead of {time(mean.a_ps)}, {signed(mean.ratio)}{_interval_of_mean(its, mean)}"
+    if not mean.is_proven:
+        why = "the captures do not prove" if not its.within else f"{_few(its)} cannot judge"
+        return f"{_typical_first(its, typical, pace)}{times}; {of_mean} takes {means}, which {why}."
+    word = (Change.SLOWER if mean.is_longer else Change.FASTER).value
+    match its.of_typical:
+        case Change.FASTER | Change.SLOWER if its.of_typical.value == word:
+            return f"B is {word} than A: {pace}{typical} takes {times}; {of_mean} takes {means}."
+        case Change.FASTER | Change.SLOWER:
+            return f"B is {its.of_typical.value} than A in {typical}, but {word} in the mean: {pace}{times}; {means}."
+    alike = "is alike" if its.of_typical is Change.NO_DIFFERENCE else "is inconclusive"
+    return f"B is {word} than A: {pace}{of_mean} takes {means}, while {typical} {alike}: {times}."
+
+
+def _typical_first(its: Verdict, typical: str, pace: str) -> str:
+    """What is said before the times of the typical unit where the mean is not proven to have changed."""
+    match its.of_typical:
+        case Change.FASTER | Change.SLOWER:
+            return f"B is {its.of_typical.value} than A in {typical}: {pace}"
+        case Change.NO_DIFFERENCE:
+            return _sentence(f"{pace}{typical} is alike: ")
+        case Change.INCONCLUSIVE:
+            return f"Inconclusive: {pace}{typical} of B takes "
+    return f"{_runs(its)}, {pace}{typical} takes "
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _few(its: Verdict) -> str:
+    return "one capture a side" if its.captures == (1, 1) else "so few captures"
+
+
+def _runs(its: Verdict) -> str:
+    return "Within these two runs" if its.captures == (1, 1) else "Within these runs"
+
+
+def _noun(scope: ScopeComparison) -> str:
+    return {STEP: "step", PHASE: f"round of phase {scope.name}"}.get(scope.kind, "window")
+
+
 def _typical(scope: ScopeComparison, its: Verdict) -> str:
-    noun = {STEP: "step", PHASE: f"round of phase {scope.name}"}.get(scope.kind, "window")
+    noun = _noun(scope)
     if max(scope.units) == max(its.captures):  # one a capture
         return f"the {noun}"
-    return f"the {'mean' if its.statistic != 'median' else 'median'} {noun}"
+    if its.statistic == "median":
+        return f"the median {noun}"
+    return f"the mean {noun}{' without outliers' if its.mean else ''}"
+
+
+def _interval_of_mean(its: Verdict, mean: Mean) -> str:
+    """The interval of the mean in brackets; "" where none says that it has changed."""
+    if not mean.is_proven or mean.low is None or mean.high is None:
+        return ""
+    bounds = f"{confidence(mean.level)} interval {signed(mean.low)} to {signed(mean.high)}"
+    return f" ({bounds}, {its.captures[0]} and {its.captures[1]} captures)"
+
+
+def mean_words(its: Verdict, unit: str) -> str:
+    """Which units make the mean differ, and what that proves; "" where it differs as the typical one."""
+    mean = its.mean
+    if mean is None:
+        return ""
+    a, b = mean.long
+    said = []
+    if a.number or b.number:
+        each = (_long(name, of, unit) if of.number else f"none of {name}" for name, of in (("B", b), ("A", a)))
+        said.append(f"{'; '.join(each if b.number else [*each][::-1])}.")
+    if mean.by_chance is not None:
+        chance = percent(mean.by_chance)
+        said.append(f"Every capture of one side has some and none of the other: chance gives that in {chance} at most.")
+    elif not mean.is_proven and (mean.low is None or mean.high is None):
+        said.append(f"{_sentence(_few(its))} cannot tell what the change did to the mean from what befell one run.")
+    elif not mean.is_proven:
+        bounds = f"{signed(mean.low)} to {signed(mean.high)}"  # type: ignore[arg-type]
+        said.append(
+            f"That does not prove a change of the mean: its {confidence(mean.level)} interval between captures is "
+            f"{bounds}."
+        )
+    return " ".join(said)
+
+
+def _long(name: str, of: LongUnits, unit: str) -> str:
+    where = f", in {of.captures_with} of {quantity(of.captures, 'capture')}" if of.captures > 1 else ""
+    verb = "takes" if of.number == 1 else "take"
+    average = "" if of.number == 1 else " on average"
+    return (
+        f"{count(of.number)} of {quantity(of.units, unit)} of {name} {verb} {time(of.excess_ps)} longer than the median"
+        f"{average}{where}"
+    )
 
 
 def signed(ratio: float) -> str:
@@ -87,8 +181,10 @@ def sentences(scope: ScopeComparison, with_operations: bool = True) -> list[str]
     its = scope.verdict
     said = []
     if its is not None:
-        if its.reason and (its.control or its.outcome not in (Change.FASTER, Change.SLOWER)):
-            said.append(its.reason)
+        if its.reason and (its.control or its.of_typical not in (Change.FASTER, Change.SLOWER)):
+            of = f"Of {_typical(scope, its)}: " if its.mean else ""
+            said.append(f"{of}{its.reason}")
+        said += [words] if (words := mean_words(its, scope.unit)) else []
         said += _modes(its)
     said += _went(scope) + _at_once(scope)
     said += _operations(scope) if with_operations else []
@@ -301,16 +397,20 @@ def verdicts(scopes: Sequence[ScopeComparison]) -> Table | None:
         Column("from", Unit.CHANGE), Column("to", Unit.CHANGE), Column("verdict", Unit.TEXT),
     ]  # fmt: skip
     has_control = any(its.control for scope in judged if (its := scope.verdict))
+    has_mean = any(its.mean for scope in judged if (its := scope.verdict))
+    columns += [Column("mean", Unit.CHANGE)] if has_mean else []
     columns += [Column("pace of", Unit.NAME)] if has_control else []
     rows = [
         [
             scope.label, its.a_ps, its.b_ps, its.ratio, its.low, its.high, its.outcome.value,
+            *([its.mean.ratio if its.mean else Missing("alike")] if has_mean else []),
             *([its.control or "-"] if has_control else []),
         ]
         for scope in judged
         if (its := scope.verdict)
     ]  # fmt: skip
     about = "Each scope by itself; the 5 % of false alarms are shared between the phases."
+    about += " Mean: the change of the mean, where it is not that of the typical time." if has_mean else ""
     about += " Pace of a phase: times over that phase's in the same capture." if has_control else ""
     return table("verdicts", "Each scope", columns, rows, 8, about)
 

@@ -13,7 +13,7 @@ from tracekit.comparison.comparability import is_same
 from tracekit.comparison.comparison import compare
 from tracekit.comparison.sides import Capture, Compared, Reading, captures
 from tracekit.comparison.verdict import Change
-from tracekit.comparison.words import sources
+from tracekit.comparison.words import mean_words, sources
 from tracekit.errors import NotMeasurable, TracekitError
 from tracekit.gate import rules as _rules
 from tracekit.gate.rules import Rule
@@ -172,8 +172,11 @@ def of_baseline(baseline: Compared, source: Compared, floor: float | None = None
     comparison = compare(baseline, source, floor=floor)
     verdict = comparison.verdict
     outcome = Outcome.UNKNOWN if verdict is None or comparison.is_same else _OF_CHANGE[verdict.outcome]
-    reason = f" {verdict.reason}" if verdict and outcome == Outcome.INCONCLUSIVE else ""
-    return RuleResult(f"B no slower than A, the baseline {name}", outcome, f"{comparison.headline}{reason}")
+    found = [comparison.headline]
+    if verdict and comparison.main and not comparison.is_same:
+        found += [verdict.reason] if verdict.of_typical in (Change.INCONCLUSIVE, Change.NOT_TESTED) else []
+        found += [mean_words(verdict, comparison.main.unit)]
+    return RuleResult(f"B no slower than A, the baseline {name}", outcome, " ".join(filter(None, found)))
 
 
 def of_rule(reports: Sequence[Report], rule: Rule) -> RuleResult:
