@@ -20,6 +20,7 @@ from tracekit.comparison import words
 from tracekit.comparison.comparison import shares_of
 from tracekit.comparison.faces import markdown, page, show, write_comparison
 from tracekit.comparison.figure import steps_of
+from tracekit.comparison.model import CELL_COLUMNS, PART_COLUMNS
 from tracekit.comparison.operations import FAMILY, NAME, OPERATOR, pair
 from tracekit.comparison.sides import captures
 from tracekit.comparison.verdict import Change
@@ -281,7 +282,10 @@ def test_stalls_that_are_gone_are_faster():
 def test_stalls_of_any_number_in_all_captures_of_one_side_alone_are_told_by_their_chance():
     its = tracekit.compare(stalling_side(0, 0, 0, 0), stalling_side(10, 1, 1, 4))
     assert its.verdict.outcome == Change.SLOWER
-    assert "Every capture of one side has some and none of the other: chance gives that in 3.1 % at most." in text(its)
+    assert (
+        "has steps of twice the length of its others and none of the other side: chance gives that in 3.1 % of "
+        in text(its)
+    )
 
 
 def test_a_stall_in_one_capture_of_three_is_told_and_no_difference_proven():
@@ -318,6 +322,45 @@ def test_a_median_and_a_mean_that_go_apart_are_both_told():
     its = tracekit.compare(slow, fast)
     assert its.headline.startswith("B is faster than A: the median step takes")
     assert "; the mean step takes" in its.headline
+
+
+@pytest.mark.parametrize(
+    ("causes", "sentences"),
+    [
+        (
+            {"unexplained": 325, "host-bound": 253, "input pipeline": 230},
+            [
+                "Of idle time with a proven cause, host-bound grew most: 253.0 µs instead of 0 ps a step.",
+                "For 40.2 % of the change of idle time a step the trace proves no cause.",
+            ],
+        ),
+        (
+            {"unexplained": 325, "host-bound": 253},
+            ["For most of the change of idle time a step the trace proves no cause."],
+        ),
+        (
+            {"unexplained": 20, "host-bound": 253},
+            ["Of idle time, host-bound grew most: 253.0 µs instead of 0 ps a step."],
+        ),
+        (
+            {"unexplained": 325, "host-bound": 253, "input pipeline": 230, "launch latency": -300},
+            [
+                "Of idle time with a proven cause, host-bound grew most: 253.0 µs instead of 0 ps a step.",
+                "For 40.2 % of the change of idle time a step the trace proves no cause.",
+            ],
+        ),
+    ],
+    ids=["less than half", "more than half", "little", "others fell"],
+)
+def test_most_of_the_idle_time_has_no_cause_only_where_that_is_more_than_half(causes, sentences):
+    scope = tracekit.compare(run(6), run(6, length=11 * MS)).main
+    rows = [(f"idle: {cause}", max(-us, 0) * 10**6, max(us, 0) * 10**6, us * 10**6) for cause, us in causes.items()]
+    grew = sum(causes.values()) * 10**6
+    cells = frame(
+        CELL_COLUMNS, [("wall", 10**10, 10**10 + grew, grew, None, None), ("idle", 0, grew, grew, None, None)]
+    )
+    changed = replace(scope, waterfall=frame(PART_COLUMNS, rows), cells=cells)
+    assert words._causes(changed, grew) == sentences
 
 
 def test_sides_of_several_devices_are_compared_by_their_mean():

@@ -199,6 +199,7 @@ def test_what_all_captures_of_one_side_have_and_none_of_the_other_is_chance_as_o
 def test_units_far_longer_than_the_others_of_their_mode_are_long():
     times = np.array([100.0, 101, 99, 100, 121, 300, 100, 102])
     assert excess_of_long(times, False).tolist() == [200 - 0.5]
+    assert excess_of_long(times, False, 3).tolist() == []
     two = np.tile([100.0, 500.0], 6)
     two[3] = 900
     assert excess_of_long(two, True).tolist() == [400]
@@ -256,6 +257,15 @@ def test_the_long_units_of_both_sides_are_counted():
     assert (b.number, b.units, b.captures_with, b.captures) == (12, 120, 3, 3)
     assert b.excess_ps == pytest.approx(10**12, rel=0.02)
     assert its.b_ps == pytest.approx(2.01e11, rel=0.01)
+
+
+def test_steps_that_other_steps_resemble_hide_no_stalls():
+    rng = np.random.default_rng(21)
+    found = [
+        _outcome(captures(rng, 3, Noise()), captures(rng, 3, Noise(stalls=4, stall=10))) == Change.SLOWER
+        for _ in range(20)
+    ]
+    assert sum(found) >= 16
 
 
 def test_a_mean_that_rises_while_the_median_falls_is_slower():

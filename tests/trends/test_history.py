@@ -13,13 +13,14 @@ from tests.frames import events, spans
 from tests.frames import trace as make_trace
 from tests.stepped import annotations
 from tracekit import TracekitError
-from tracekit.columns import records
+from tracekit.columns import frame, records
 from tracekit.report.build import analyse
 from tracekit.report.load import load
 from tracekit.report.section import Unit
 from tracekit.trends.change_points import LEVEL, change_points, shift_interval
 from tracekit.trends.figure import _ticks, figure
-from tracekit.trends.history import history, lines, series_of
+from tracekit.trends.history import HISTORY_COLUMNS, History, history, lines, reasons, series_of
+from tracekit.trends.history import _changes as changes_of
 from tracekit.trends.page import page, write_history
 
 
@@ -134,6 +135,73 @@ def test_runs_are_labelled_by_their_commits_where_these_are_known(saved, tmp_pat
     write_history(result, tmp_path / "runs", tmp_path / "out")
     assert "aaa1111-<wbr>dirty" in (tmp_path / "out" / "history.html").read_text("utf-8")
     assert list(pd.read_parquet(tmp_path / "out" / "history.parquet")["commit"].dropna()) == [*commits.values()]
+
+
+def followed(values, unit=Unit.TIME, measure="exposed-copy"):
+    """A history of one measure, of whose runs those of None have no value."""
+    n = len(values)
+    columns = {
+        "place": range(n),
+        "run": [f"r{at:02}" for at in range(n)],
+        "commit": [None] * n,
+        "started_ns": [None] * n,
+        "measure": [measure] * n,
+        "phase": [None] * n,
+        "value": values,
+        "unit": [str(unit)] * n,
+        "where": [None] * n,
+        "reason": [None if value is not None else "No copies ran." for value in values],
+    }
+    table = frame(HISTORY_COLUMNS, columns)
+    return History(table, changes_of(table))
+
+
+def test_a_measure_that_all_runs_have_from_one_on_and_none_before_came_with_it():
+    came, went = followed([None] * 7 + [3 * 10**9] * 7), followed([3 * 10**9] * 7 + [None] * 7)
+    assert came.headline == "14 runs: no change of level, 1 measure came or went"
+    assert came.sentences == [
+        "exposed-copy has values from r07 on, 3.00 ms in the median, and none before "
+        "(p = 0.000583, 7 runs before and 7 after)."
+    ]
+    assert went.sentences[0].startswith("exposed-copy has no value from r07 on, 3.00 ms in the median before (p = ")
+    assert lines(came)[-1] == "exposed-copy: in 7 of 14 runs (r00 to r06): No copies ran."
+    assert "in 7 of 14 runs (r00 to r06): No copies ran." in page(came, "x")
+    assert "has values from r07 on" in page(came, "x")
+
+
+@pytest.mark.parametrize(
+    "there", [[0] * 13 + [1], [0] * 12 + [1] * 2, [0, 1] * 7, [0] * 5 + [1] * 4, [1] * 14], ids=str
+)
+def test_values_that_chance_may_have_put_on_one_side_are_not_told_to_have_come(there):
+    its = followed([3 * 10**9 if is_there else None for is_there in there])
+    assert its.came_or_went == []
+
+
+@pytest.mark.parametrize(
+    ("absent", "words"),
+    [
+        ([*range(14)], "exposed-copy: No copies ran."),
+        ([3], "exposed-copy: in 1 of 14 runs (r03): No copies ran."),
+        ([3, 4], "exposed-copy: in 2 of 14 runs (r03, r04): No copies ran."),
+        ([0, 2, 4, 6, 8, 10], "exposed-copy: in 6 of 14 runs (r00, r02, r04, r06 and 2 more): No copies ran."),
+    ],
+    ids=str,
+)
+def test_why_there_is_no_value_is_told_with_the_runs_that_have_none(absent, words):
+    assert reasons(followed([None if at in absent else 10**9 for at in range(14)])) == [words]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unit", "words"),
+    [
+        (0.00244, 0.00235, Unit.RATIO, "0.235 % instead of 0.244 %, -3.7 %"),
+        (4_121_000_000, 4_123_000_000, Unit.TIME, "4.123 ms instead of 4.121 ms, <0.1 % more"),
+        (0.1, 0.2, Unit.RATIO, "20.0 % instead of 10.0 %, +100.0 %"),
+    ],
+)
+def test_levels_that_would_read_alike_have_the_digits_that_tell_them_apart(before, after, unit, words):
+    its = followed([before] * 7 + [after] * 7, unit, "wall")
+    assert f"wall changed with r07: {words}" in its.sentences[0]
 
 
 def test_what_is_no_history_is_refused_in_a_sentence(tmp_path):

@@ -12,6 +12,10 @@ MEAN_LEVEL = 0.98
 """Of the interval of the mean, which is a second test beside that of the typical time: it seldom adds a false alarm."""
 
 
+_STALLED = 2.0
+"""So many times as long as its others a unit takes at least that is a stall."""
+
+
 @dataclass(frozen=True)
 class LongUnits:
     """The units of one side that take far longer than its others: `number` of so many `units`, on average longer by
@@ -30,8 +34,9 @@ class Mean:
 
     `a_ps` and `b_ps` are the time of all units over their number, `ratio` is that of b over that of a. Where it
     `is_proven`, either `low` to `high`, the interval of the ratio between captures at the confidence `level`, does not
-    hold 1; or they are None, and every capture of one side has long units and none of the other, which chance gives in
-    `by_chance` of comparisons at most. Too few captures to judge have neither. `long` are the long units of each side.
+    hold 1; or they are None, and every capture of one side has units of twice the length of its others and none of the
+    other has, which chance gives in `by_chance` of comparisons at most. Too few captures to judge have neither. `long`
+    are the long units of each side.
     """
 
     a_ps: int
@@ -86,15 +91,15 @@ def mean(
     if not low <= 1 <= high:
         return replace(found, is_proven=True, low=low, high=high)
     chance = statistics.chance_of_all_and_none(len(a), len(b))
-    if is_far and chance <= (1 - LEVEL) / tests and _is_all_and_none(long, is_longer):
+    if is_far and chance <= (1 - LEVEL) / tests and _is_all_and_none((a, b) if is_longer else (b, a), have_modes):
         return replace(found, is_proven=True, by_chance=chance)
     return replace(found, low=low, high=high) if is_told else None
 
 
-def _is_all_and_none(long: tuple[LongUnits, LongUnits], is_longer: bool) -> bool:
-    """Whether every capture of the side whose mean is longer has long units, and none of the other."""
-    shorter, longer = long if is_longer else long[::-1]
-    return shorter.captures_with == 0 and longer.captures_with == longer.captures
+def _is_all_and_none(sides: tuple[Sequence[Times], Sequence[Times]], have_modes: bool) -> bool:
+    """Whether every capture of the second side has a stall, and none of the first."""
+    first, second = ([len(statistics.excess_of_long(its, have_modes, _STALLED)) > 0 for its in side] for side in sides)
+    return all(second) and not any(first)
 
 
 def _long(side: Sequence[Times], have_modes: bool) -> LongUnits:

@@ -180,20 +180,21 @@ def chance_of_all_and_none(a: int, b: int) -> float:
     return float((often**a * (1 - often) ** b + often**b * (1 - often) ** a).max())
 
 
-def excess_of_long(times: Times, have_modes: bool) -> Times:
-    """By how much the units that take far longer than others exceed the median of these, (k,) in ps: longer by a fifth
-    than where outliers are brought back to, in their own mode where both sides `have_modes`, else in the lower one."""
+def excess_of_long(times: Times, have_modes: bool, factor: float = 1 + _APART) -> Times:
+    """By how much the units that take far longer than others exceed the median of these, (k,) in ps: they take `factor`
+    times as long as what outliers are brought back to, in their own mode where both sides `have_modes`, else in the
+    lower one."""
     is_high = _is_high(times)
     if is_high is None:
-        return _excess(times, times)
+        return _excess(times, times, factor)
     if have_modes:
-        return np.concatenate([_excess(part, part) for part in (times[~is_high], times[is_high])])
-    return _excess(times, times[~is_high])
+        return np.concatenate([_excess(part, part, factor) for part in (times[~is_high], times[is_high])])
+    return _excess(times, times[~is_high], factor)
 
 
-def _excess(times: Times, others: Times) -> Times:
+def _excess(times: Times, others: Times, factor: float) -> Times:
     middle, reach = _middle(others)
-    excess: Times = (times - middle)[times > (1 + _APART) * (middle + reach)]
+    excess: Times = (times - middle)[times > factor * (middle + reach)]
     return excess
 
 

@@ -133,7 +133,10 @@ def mean_words(its: Verdict, unit: str) -> str:
         said.append(f"{'; '.join(each if b.number else [*each][::-1])}.")
     if mean.by_chance is not None:
         chance = percent(mean.by_chance)
-        said.append(f"Every capture of one side has some and none of the other: chance gives that in {chance} at most.")
+        said.append(
+            f"Every capture of one side has {unit}s of twice the length of its others and none of the other side: "
+            f"chance gives that in {chance} of comparisons at most."
+        )
     elif not mean.is_proven and (mean.low is None or mean.high is None):
         said.append(f"{_sentence(_few(its))} cannot tell what the change did to the mean from what befell one run.")
     elif not mean.is_proven:
@@ -227,19 +230,32 @@ def _went(scope: ScopeComparison) -> list[str]:
         for row in worth
     ]
     said[0] += f" {'; '.join(words)}."
-    causes = [row for row in records(scope.waterfall) if row["part"].startswith(IDLE)]
+    return [*said, *_causes(scope, difference)]
+
+
+def _causes(scope: ScopeComparison, difference: int) -> list[str]:
+    """The cause of idle time that changed most, where that is much of the difference of the wall; most of the change
+    has no proven one where more than half of what went its way has none."""
     idle = scope.cell("idle")["diff_ps"]
-    causes = [row for row in causes if row["diff_ps"] * idle > 0]
-    largest = max(causes, key=lambda row: abs(row["diff_ps"]), default=None)
-    if largest and idle and abs(largest["diff_ps"]) >= _OF_DIFFERENCE * abs(difference):
-        cause = largest["part"].removeprefix(IDLE)
-        how = "fell" if idle < 0 else "grew"
-        if cause == Cause.UNEXPLAINED:
-            return [*said, f"For most of the change of idle time a {unit} the trace proves no cause."]
-        said.append(
-            f"Of idle time, {cause} {how} most: {time(largest['b_ps'])} instead of {time(largest['a_ps'])} a {unit}."
-        )
-    return said
+    causes = {
+        row["part"].removeprefix(IDLE): row
+        for row in records(scope.waterfall)
+        if row["part"].startswith(IDLE) and row["diff_ps"] * idle > 0
+    }
+    unproven = causes.pop(Cause.UNEXPLAINED, None)
+    said = []
+    if unproven and abs(unproven["diff_ps"]) >= _OF_DIFFERENCE * abs(difference):
+        share = unproven["diff_ps"] / (unproven["diff_ps"] + sum(row["diff_ps"] for row in causes.values()))
+        if share > 0.5:
+            return [f"For most of the change of idle time a {scope.unit} the trace proves no cause."]
+        said.append(f"For {percent(share)} of the change of idle time a {scope.unit} the trace proves no cause.")
+    largest = max(causes, key=lambda cause: abs(causes[cause]["diff_ps"]), default=None)
+    if largest is None or abs(causes[largest]["diff_ps"]) < _OF_DIFFERENCE * abs(difference):
+        return said
+    how, row = "fell" if idle < 0 else "grew", causes[largest]
+    of = "Of idle time with a proven cause" if said else "Of idle time"
+    times = f"{time(row['b_ps'])} instead of {time(row['a_ps'])} a {scope.unit}"
+    return [f"{of}, {largest} {how} most: {times}.", *said]
 
 
 def _at_once(scope: ScopeComparison) -> list[str]:

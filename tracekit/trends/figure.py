@@ -93,8 +93,8 @@ def _labels(series: Series, names: dict[str, str], x0: int, width: int) -> list[
 
 def _change_words(series: Series, row: dict[str, object], names: dict[str, str]) -> str:
     by = f" {change(float(row['after']) / float(row['before']))}" if row["before"] else ""  # type: ignore[arg-type]
-    levels = f"{names[str(row['run'])]}: {series.text(row['before'])} → {series.text(row['after'])},{by}"
-    return f"{levels}{interval(series, row)}, p = {number(row['p'])}"
+    before, after = series.levels(row)
+    return f"{names[str(row['run'])]}: {before} → {after},{by}{interval(series, row)}, p = {number(row['p'])}"
 
 
 def _panel(

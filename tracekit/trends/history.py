@@ -3,11 +3,13 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit import remote
 from tracekit.columns import frame, records
@@ -19,7 +21,7 @@ from tracekit.report.measures import MEASURES, OVERLAPS, nearest
 from tracekit.report.model import Report
 from tracekit.report.section import FORMATS, Unit
 from tracekit.trends.change_points import FEWEST, LEVEL, change_points, shift_interval
-from tracekit.units import change, confidence, number, quantity
+from tracekit.units import change, confidence, number, quantity, told_apart
 
 HISTORY_COLUMNS = {
     "place": "int64",
@@ -52,7 +54,21 @@ FOLLOWED = ("step-time", "wall", "idle", "overlap devices", "overlap collective"
 
 
 # Measures that only the whole trace has, and those that only a phase has.
+_MOST_NAMED = 4
 _OF_WHOLE, _OF_PHASE = frozenset({"step-time"}), frozenset({"speedup"})
+
+
+@dataclass(frozen=True)
+class Presence:
+    """From `run` on a series has values where it had none (`came`), or none any more: `level` is their median, `p` how
+    often chance puts all runs with a value on one side."""
+
+    run: str
+    came: bool
+    level: float
+    runs_before: int
+    runs_after: int
+    p: float
 
 
 @dataclass(frozen=True)
@@ -76,6 +92,23 @@ class Series:
     def text(self, value: object) -> str:
         """A value of the series as people read it."""
         return FORMATS[self.unit](value)
+
+    def levels(self, row: Mapping[str, Any]) -> tuple[str, str]:
+        """The levels before and after a change, a row of `changes`, with as many digits as tell them apart."""
+        before, after = told_apart([row["before"], row["after"]], self.text)
+        return before, after
+
+    @property
+    def presence(self) -> "Presence | None":
+        """From which run on the measure has values, or none any more; None where it is not so, or where chance puts the
+        runs with a value on one side more often than LEVEL: of n runs with k values 2 of (n over k) arrangements."""
+        has_value = self.rows["value"].notna().to_numpy()
+        n, there = len(has_value), int(has_value.sum())
+        places = np.flatnonzero(has_value[1:] != has_value[:-1]) + 1
+        if n < FEWEST or len(places) != 1 or (p := 2 / comb(n, there)) > LEVEL:
+            return None
+        at, level = int(places[0]), float(self.rows["value"].dropna().median())
+        return Presence(str(self.rows["run"].iloc[at]), bool(has_value[at]), level, at, n - at, p)
 
 
 @dataclass(frozen=True)
@@ -115,7 +148,9 @@ class History:
         runs, found = quantity(len(self.runs), "run"), len(self.changes)
         if len(self.runs) < FEWEST:
             return f"{runs}: too few to tell a change of level"
-        return f"{runs}: {quantity(found, 'change') if found else 'no change'} of level"
+        moved = len(self.came_or_went)
+        more = f", {quantity(moved, 'measure')} came or went" if moved else ""
+        return f"{runs}: {quantity(found, 'change') if found else 'no change'} of level{more}"
 
     @property
     def sentences(self) -> list[str]:
@@ -128,7 +163,23 @@ class History:
             for each in series
             for row in records(each.changes)
         ]
-        return words or [f"No measure changed its level over {runs} runs."]
+        return [*words, *self.came_or_went] or [f"No measure changed its level over {runs} runs."]
+
+    @property
+    def came_or_went(self) -> list[str]:
+        """The measures that all runs have from one on and none before, or the other way round, in words."""
+        said = []
+        for each in series_of(self):
+            if its := each.presence:
+                run, level = self.named(its.run), f"{each.text(its.level)} in the median"
+                words = (
+                    f"values from {run} on, {level}, and none before"
+                    if its.came
+                    else f"no value from {run} on, {level} before"
+                )
+                sure = f"p = {number(its.p)}, {its.runs_before} runs before and {its.runs_after} after"
+                said.append(f"{each.title} has {words} ({sure}).")
+        return said
 
     def named(self, run: str) -> str:
         """A run in a sentence: its name, and its commit where that is known."""
@@ -314,7 +365,8 @@ def _in_words(series: Series, row: Mapping[str, Any]) -> str:
     """A change: the levels, by how much with its interval, and how sure it is."""
     by = f", {change(row['after'] / row['before'])}" if row["before"] else ""
     sure = f"p = {number(row['p'])}, {row['runs_before']} runs before and {row['runs_after']} after"
-    return f"{series.text(row['after'])} instead of {series.text(row['before'])}{by}{interval(series, row)} ({sure})"
+    before, after = series.levels(row)
+    return f"{after} instead of {before}{by}{interval(series, row)} ({sure})"
 
 
 def interval(series: Series, row: Mapping[str, Any]) -> str:
@@ -333,12 +385,29 @@ def lines(result: History) -> list[str]:
     found = []
     for phase in dict.fromkeys(each.phase for each in series_of(result)):
         found += [*([f"phase {phase}"] if phase is not None else []), *_table_lines(result, phase), ""]
-    reasons = [
-        f"{each.title}: {reason}"
-        for each in series_of(result)
-        for reason in dict.fromkeys(each.rows["reason"].dropna())
-    ]
-    return [*found, *result.sentences, *result.notes, *reasons]
+    return [*found, *result.sentences, *result.notes, *reasons(result)]
+
+
+def reasons(result: History) -> list[str]:
+    """Why series have no value, and in which runs where others have one."""
+    said = []
+    for each in series_of(result):
+        for reason in dict.fromkeys(each.rows["reason"].dropna()):
+            of = (each.rows["reason"] == reason).to_numpy(bool, na_value=False)
+            said.append(f"{each.title}: {'' if of.all() else f'in {_runs_words(result.runs, of)}: '}{reason}")
+    return said
+
+
+def _runs_words(runs: Sequence[str], of: NDArray[np.bool_]) -> str:
+    """How many runs these are, and which: the first and the last of a row of them, else the first ones."""
+    at = np.flatnonzero(of).tolist()
+    names = [runs[place] for place in at]
+    if len(names) > 2 and at[-1] - at[0] == len(at) - 1:
+        which = f"{names[0]} to {names[-1]}"
+    else:
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        which = f"{', '.join(names[:_MOST_NAMED])}{more}"
+    return f"{len(names)} of {quantity(len(runs), 'run')} ({which})"
 
 
 def _table_lines(result: History, phase: str | None) -> list[str]:

@@ -15,7 +15,7 @@ from tracekit.report.html.markup import Markup, TimelineLinks, join, name, prose
 from tracekit.report.section import Cell, Column, Missing, Table, Unit
 from tracekit.report.time_zero import TimeZero
 from tracekit.trends.change_points import FEWEST
-from tracekit.trends.history import History, Series, interval, series_of
+from tracekit.trends.history import History, Series, interval, reasons, series_of
 from tracekit.units import change, number, quantity
 from tracekit.version import __version__
 
@@ -45,7 +45,7 @@ def page(history: History, source: str, pictures: tuple[bytes, bytes] | None = N
 
 
 def _changes(history: History) -> Markup:
-    words = [] if len(history.changes) else history.sentences
+    words = history.came_or_went if len(history.changes) else history.sentences
     if len(history.runs) >= FEWEST:
         words = [*words, history.about_chance]
     sentences = [tag("li", prose(each)) for each in (*words, *history.notes)]
@@ -65,9 +65,10 @@ def _changes(history: History) -> Markup:
 
 def _change(history: History, series: Series, row: dict[str, object]) -> tuple[Cell, ...]:
     before, after = row["before"], row["after"]
+    levels = series.levels(row)
     by = change(after / before) if before else "-"  # type: ignore[operator]
     return (
-        series.title, history.named(str(row["run"])), series.text(before), series.text(after), by,
+        series.title, history.named(str(row["run"])), *levels, by,
         interval(series, row).strip(" []").replace(", ", " to ") or "too few runs", number(row["p"]),
         int(row["runs_before"]), int(row["runs_after"]),  # type: ignore[call-overload]
     )  # fmt: skip
@@ -90,12 +91,8 @@ def _runs(history: History) -> Markup:
         its = Table(f"runs-{len(parts)}", title, columns, rows, tuple(range(len(rows))))
         summary = tag("summary", f"{title}: {quantity(len(rows), 'run')}")
         parts.append(tag("details", summary, table(its, _LINKS, len(rows)), open=len(rows) <= FEWEST))
-    reasons = [
-        tag("li", prose(f"{each.title}: {reason}"))
-        for each in series_of(history)
-        for reason in dict.fromkeys(each.rows["reason"].dropna())
-    ]
-    return join([*parts, tag("ul", *reasons) if reasons else None])
+    words = [tag("li", prose(each)) for each in reasons(history)]
+    return join([*parts, tag("ul", *words) if words else None])
 
 
 def _cell(row: dict[str, object]) -> Cell:
