@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.launch_frames import calls, work
+from tracekit import intervals as iv
 from tracekit.analysis import launches as module
 from tracekit.analysis.launches import (
     BOUND_COLUMNS,
@@ -189,13 +190,17 @@ def traces(draw):
         (id, start, start + 1, draw(st.sampled_from(["main", "pool"])), draw(st.sampled_from(["x", "y"])))
         for id, start in enumerate(draw(st.lists(st.integers(-5, 30), min_size=1, max_size=9)), 1)
     ]
-    return draw(st.lists(row_tuple, min_size=1, max_size=12)), call_tuples, draw(st.sampled_from([3, 7, 1000]))
+    window = st.tuples(st.integers(-3, 40), st.integers(1, 20)).map(lambda pair: (pair[0], sum(pair)))
+    windows = draw(st.one_of(st.none(), st.lists(window, max_size=3)))
+    slots = draw(st.sampled_from([3, 7, 1000]))
+    return draw(st.lists(row_tuple, min_size=1, max_size=12)), call_tuples, slots, windows
 
 
-@settings(max_examples=40)
+@settings(max_examples=80)
 @given(traces())
 def test_every_figure_counts_points(trace):
-    row_tuples, call_tuples, slots = trace
+    row_tuples, call_tuples, slots, windows = trace
+    inside = {p for start, end in windows or [(-100, 100)] for p in range(start, end)} if windows != [] else set()
     events = [
         {"device": device, "kind": kind, "name": name, "start": start, "end": start + size, "id": id, "place": place}
         for place, (device, kind, name, start, size, id) in enumerate(row_tuples)
@@ -205,16 +210,29 @@ def test_every_figure_counts_points(trace):
         mock.patch.object(module, "LEAST_LAUNCHES", 2),
         mock.patch.object(module, "BOUND_LAUNCHES", 2),
     ):
-        result = launches(work(*events), calls(*call_tuples))
+        of_windows = None if windows is None else {"": np.array(windows, np.int64).reshape(-1, 2)}
+        result = launches(work(*events), calls(*call_tuples), of_windows)
     by_id = {call[0]: call for call in call_tuples}
     linked = [event for event in events if event["id"] in by_id]
     order = sorted(linked, key=lambda event: (event["start"], event["end"], event["place"]))
     first = {(event["device"], event["id"]): event for event in reversed(order)}
-    devices = sorted({event["device"] for event in linked})
+    span_of = {
+        device: range(
+            min(event["start"] for event in events if event["device"] == device),
+            max(event["end"] for event in events if event["device"] == device),
+        )
+        for device in {event["device"] for event in linked}
+    }
+    begun = [event for event in events if event["start"] in inside]
+    devices = sorted(
+        device
+        for device, span in span_of.items()
+        if inside & {*span} or any(event["device"] == device for event in begun)
+    )
     assert result.by_device["device"].tolist() == devices
 
     intervals = {}
-    used = {event["id"] for event in linked}
+    used = {event["id"] for event in linked if event in begun}
     for thread in ("main", "pool"):
         begins = sorted(by_id[id][1] for id in used if by_id[id][3] == thread)
         gaps = sorted(b - a for a, b in pairwise(begins))
@@ -227,28 +245,28 @@ def test_every_figure_counts_points(trace):
     tiny = {}
     for device in devices:
         mine = [event for event in events if event["device"] == device]
-        low, high = min(event["start"] for event in mine), max(event["end"] for event in mine)
+        points = sorted(inside & {*span_of[device]})
+        low, high = (points[0], points[-1] + 1) if points else (0, 0)
         busy = {p for event in mine for p in range(event["start"], event["end"])}
         firsts = [event for (on, _), event in first.items() if on == device]
-        delays = [event["start"] - by_id[event["id"]][1] for event in firsts]
+        here = [event for event in firsts if event in begun]
+        delays = [event["start"] - by_id[event["id"]][1] for event in here]
         good = sorted(delay for delay in delays if delay >= 0)
         line = result.by_device.set_index("device").loc[device]
         assert (line["n"], line["negative"]) == (len(delays), len(delays) - len(good))
         assert [none(line[key]) for key in ("median_ps", "p90_ps", "p99_ps")] == [
             quantile(good, share) for share in (50, 90, 99)
         ]
-        assert line["unlinked"] == sum(event["id"] not in by_id for event in mine)
+        assert line["unlinked"] == sum(event["id"] not in by_id for event in mine if event in begun)
 
         depth = {p: sum(by_id[event["id"]][1] <= p < event["start"] for event in firsts) for p in range(low, high)}
         queue = result.queue.set_index("device").loc[device]
-        worked = [p for p in range(low, high) if p in busy]
-        inner = range(worked[0] + 1, worked[-1]) if worked else []
-        starved = [p for p in inner if p not in busy and depth[p] == 0]
-        assert queue["span_ps"] == high - low
-        if high > low:
-            assert queue["mean"] == float(Fraction(sum(depth.values()), high - low))
-            assert queue["max"] == max(depth.values())
-            assert queue["empty_ps"] == sum(not deep for deep in depth.values())
+        starved = [p for p in points if busy and min(busy) < p < max(busy) and p not in busy and depth[p] == 0]
+        assert queue["span_ps"] == len(points)
+        if points:
+            assert queue["mean"] == float(Fraction(sum(depth[p] for p in points), len(points)))
+            assert queue["max"] == max(depth[p] for p in points)
+            assert queue["empty_ps"] == sum(not depth[p] for p in points)
             assert queue["starved_ps"] == len(starved)
         depth_slots = result.depth[result.depth["device"] == device]
         for start, end, mean in depth_slots[["start_ps", "end_ps", "mean"]].itertuples(index=False):
@@ -258,7 +276,7 @@ def test_every_figure_counts_points(trace):
 
         bound, slot = [], []
         for start, end in depth_slots[["start_ps", "end_ps"]].itertuples(index=False):
-            starts = sum(start <= event["start"] < end and event["start"] >= by_id[event["id"]][1] for event in firsts)
+            starts = sum(start <= event["start"] < end and event["start"] >= by_id[event["id"]][1] for event in here)
             slot.append((2 * sum(start <= p < end for p in starved) > end - start and starts, start, end, starts))
         for good_slot, start, end, starts in slot:
             if good_slot and bound and bound[-1][1] == start:
@@ -273,7 +291,7 @@ def test_every_figure_counts_points(trace):
         assert bound_of_device["starved_ps"].tolist() == [sum(a <= p < b for p in starved) for a, b, _ in bound]
 
         kernels, costs, time = 0, 0, 0
-        alone = [event for event in firsts if sum(other["id"] == event["id"] for other in linked) == 1]
+        alone = [event for event in here if sum(other["id"] == event["id"] for other in linked) == 1]
         for event in alone:
             interval = intervals[by_id[event["id"]][3]] or 0
             if event["kind"] != "compute" or event["end"] - event["start"] >= interval:
@@ -284,8 +302,8 @@ def test_every_figure_counts_points(trace):
             ends_gap = ended and min(ended, key=lambda x: (x["end"], x["place"])) is event
             earlier = [p for p in busy if p < event["start"]]
             if ends_gap and earlier and event["start"] - 1 not in busy:
-                late = [p for p in range(max(earlier) + 1, event["start"]) if p < by_id[event["id"]][1]]
-                cost = min(len(late), interval)
+                late = {p for p in range(max(earlier) + 1, event["start"]) if p < by_id[event["id"]][1]}
+                cost = min(len(late & inside), interval)
             costs += cost
             name = tiny.setdefault(event["name"], [0, 0, 0])
             tiny[event["name"]] = [name[0] + 1, name[1] + event["end"] - event["start"], name[2] + cost]
@@ -303,6 +321,38 @@ def test_between_windows_no_time_counts():
     assert (launches(events, call_frame).queue["span_ps"] == 80).all()
 
 
+def test_of_a_part_what_starts_after_it_waits_in_its_queue_and_what_began_before_it_has_no_delay():
+    # One row every 10 ps, each launched 30 before; of 12 to 35 the second row is cut, and the fourth.
+    events = work(*(row(at, at + 10, at) for at in range(0, 80, 10)))
+    call_frame = calls(*((at, at - 30, at - 29) for at in range(0, 80, 10)))
+    for windows in ((12, 35), {"": np.array([[12, 20], [20, 35]], np.int64)}):
+        result = launches(events, call_frame, windows)
+        same(result.queue, table(QUEUE_COLUMNS, ("gpu:0", 23, 3.0, 3, 0, 0.0, 0, 0.0)))
+        same(result.by_device, table(BY_DEVICE_COLUMNS, ("gpu:0", 2, 0, 30, 30, 30, 0)))
+    whole = timeline_of(Trace(events, launches=call_frame))
+    same(module.launches(whole.narrowed((12, 35))).queue, result.queue)
+
+
+def test_a_device_that_did_nothing_in_a_part_has_a_queue_there_and_no_delays():
+    events = work(row(0, 10, 1), {**row(0, 9, 2), "device": "gpu:1"}, {**row(40, 49, 3), "device": "gpu:1"})
+    result = launches(events, calls((1, 0, 1), (2, 0, 1), (3, 25, 26)), (5, 30))
+    assert result.by_device[["device", "n"]].to_numpy().tolist() == [["gpu:0", 0], ["gpu:1", 0]]
+    # gpu:0 is done at 10, so its span in the part is 5 to 10.
+    same(
+        result.queue,
+        table(QUEUE_COLUMNS, ("gpu:0", 5, 0.0, 0, 5, 1.0, 0, 0.0), ("gpu:1", 25, 0.2, 1, 20, 0.8, 16, 16 / 25)),
+    )
+
+
+@pytest.mark.parametrize("windows", [(3, 9), (0, 5), (0, 9)])
+def test_a_kernel_that_a_part_cuts_is_as_long_as_it_is(windows):
+    # Launched every 4 ps; "long" takes 5 or more, however little of it is in the part.
+    events = work(row(0, 5, 1, name="long"), row(4, 5, 2, name="short"), row(8, 20, 3, name="long"))
+    with mock.patch.object(module, "LEAST_LAUNCHES", 2):
+        result = launches(events, calls((1, 0, 1), (2, 4, 4), (3, 8, 9)), windows)
+    assert result.tiny["name"].tolist() == ["short"]
+
+
 def quantile(values, share):
     """The smallest value that `share` % of them do not exceed."""
     return next(
@@ -318,12 +368,14 @@ def test_the_deepest_queue_is_that_of_a_count_of_points_compiled_and_plain():
     pairs = st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 9)), max_size=12)
 
     @settings(max_examples=50)
-    @given(pairs, st.integers(0, 9))
-    def check(launch_delays, low):
+    @given(pairs, pairs)
+    def check(launch_delays, windows):
+        window_set = iv.union(np.array([(at, at + size) for at, size in windows], np.int64).reshape(-1, 2))
+        points = [point for start, end in window_set.tolist() for point in range(start, end)]
         begun = np.sort(np.array([at for at, _ in launch_delays], np.int64))
         started = np.sort(np.array([at + size for at, size in launch_delays], np.int64))
-        deepest = max(0, *((begun <= point).sum() - (started <= point).sum() for point in range(low, 30)))
-        assert compiled(module.deepest)(begun, started, low, 30) == deepest
-        assert module.deepest(begun, started, low, 30) == deepest
+        deepest = max((int((begun <= point).sum() - (started <= point).sum()) for point in points), default=0)
+        assert compiled(module.deepest)(begun, started, window_set) == deepest
+        assert module.deepest(begun, started, window_set) == deepest
 
     check()

@@ -14,7 +14,7 @@ from tracekit.columns import frame, numbered, places_of
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.timeline.timeline import Timeline
+from tracekit.timeline.timeline import Timeline, rows_begin_inside
 from tracekit.vocabulary.kinds import Kind
 
 # A queue is drawn, and launch-bound intervals are found, in this many pieces of a device's time.
@@ -81,6 +81,9 @@ class Launches(
     intervals. `threads` (THREAD_COLUMNS): the median distance of successive launches of a thread. `tiny` (TINY_COLUMNS)
     by name and `tiny_by_device` (TINY_BY_DEVICE_COLUMNS; ratios of its launched kernels and of its span): kernels
     shorter than that distance, and what they cost. `lacking`: why there is nothing, else "".
+
+    Of a part of a trace, delays, distances and kernels are those of the rows that start in it, and `span_ps` is the
+    part of it that lies in the device's span in the whole trace: a queue holds what starts after the part, too.
     """
 
     by_device: pd.DataFrame
@@ -96,15 +99,16 @@ class Launches(
 
 @dataclass(frozen=True)
 class Work:
-    """The first row of each launch on one device, by start, each column (m,): its place in Rows, when it started, and
-    its launch with its begin; the rows around each gap of the device (`Timeline.gaps`); and the part of the windows
-    between its first start and last end."""
+    """The first row of each launch on one device of a whole trace, by start, each column (m,): its place in Rows, when
+    it started, and its launch with its begin; whether that start is `here`, in the windows; the rows around each gap of
+    the device (`Timeline.gaps`); and the part of the windows between its first start and last end."""
 
     device: int
     row: NDArray[np.int64]
     start: NDArray[np.int64]
     launch: NDArray[np.int64]
     call_time: NDArray[np.int64]
+    here: NDArray[np.bool_]
     before: NDArray[np.int32]
     after: NDArray[np.int32]
     windows: Intervals
@@ -113,10 +117,13 @@ class Work:
 def launches(timeline: Timeline) -> Launches:
     """How the launches kept up with each device that the trace places.
 
-    Queues are told of the timeline's windows, as far as they lie between a device's first start and last end. Quantiles
-    are of the values themselves: the smallest that is at least as large as the stated share of them.
+    Queues are told of the timeline's windows, as far as they lie between a device's first start and last end in the
+    whole trace. Quantiles are of the values themselves: the smallest that is at least as large as the stated share of
+    them.
     """
-    rows, launch, calls = timeline.rows, timeline.launch, timeline.trace.launches
+    # Rows that a window cuts would tell neither when they started nor what was queued at its end.
+    whole, calls = timeline.whole, timeline.trace.launches
+    rows, launch = whole.rows, whole.launch
     lacking = ""
     if len(calls) == 0:
         lacking = "The trace holds no host launches, so their delays and queues are not known."
@@ -126,7 +133,11 @@ def launches(timeline: Timeline) -> Launches:
     call_starts = calls["start_ps"].to_numpy()
     rows_of_launch = np.bincount(launch[launch >= 0], minlength=len(calls))
     start_several = bool((rows_of_launch > 1).any())
-    interval, threads = launch_intervals(np.flatnonzero(rows_of_launch), calls)
+    begins_here, launched = np.ones(len(rows), bool), rows_of_launch
+    if timeline.windows is not None:
+        begins_here = rows_begin_inside(rows, np.arange(len(rows)), timeline.unions.windows)
+        launched = np.bincount(launch[begins_here & (launch >= 0)], minlength=len(calls))
+    interval, threads = launch_intervals(np.flatnonzero(launched), calls)
     devices = [
         device for device, is_placed in enumerate(rows.placed) if is_placed and (launch[rows.of(device)] >= 0).any()
     ]
@@ -134,12 +145,14 @@ def launches(timeline: Timeline) -> Launches:
         name = rows.devices[devices[0]]
         lacking = f"{name}: {errors[name]}, so delays and queues are not known."
     devices = [device for device in devices if rows.devices[device] not in errors]
+    windows_of = {device: _windows(timeline, device) for device in devices}
+    devices = [device for device in devices if len(windows_of[device]) or begins_here[rows.of(device)].any()]
     queues, depth, bound, by_device, tiny_by_device = [], [], [], [], []
     delays, kernels = [], []
     for device in devices:
-        work = _work(timeline, device, start_several, call_starts)
-        unlinked = int((launch[rows.of(device)] < 0).sum())
-        delays.append((work.launch, work.start - work.call_time))
+        work = _work(whole, device, start_several, call_starts, begins_here, windows_of[device])
+        unlinked = int(((launch[rows.of(device)] < 0) & begins_here[rows.of(device)]).sum())
+        delays.append((work.launch[work.here], (work.start - work.call_time)[work.here]))
         by_device.append((rows.devices[device], *_delays(delays[-1][1]), unlinked))
         line, means, bound_of_device = queue(rows, work, min(SLOTS, max(MOST_DEPTHS // len(devices), 1)))
         queues.append(line)
@@ -161,20 +174,32 @@ def launches(timeline: Timeline) -> Launches:
     )
 
 
-def _work(timeline: Timeline, device: int, start_several: bool, call_starts: NDArray[np.int64]) -> Work:
-    """The work of a device; whether some launches `start_several` rows."""
-    rows, launch = timeline.rows, timeline.launch
+def _windows(timeline: Timeline, device: int) -> Intervals:
+    """The part of a timeline's windows between the first start and the last end of a device of the whole trace."""
+    rows = timeline.whole.rows
+    device_rows = rows.of(device)
+    reach = iv.intervals([rows.start[device_rows.start]], [rows.end[device_rows].max()])
+    return iv.intersection(reach, timeline.unions.windows.get(rows.clocks[device], iv.EMPTY))
+
+
+def _work(
+    whole: Timeline,
+    device: int,
+    start_several: bool,
+    call_starts: NDArray[np.int64],
+    begins_here: NDArray[np.bool_],
+    windows: Intervals,
+) -> Work:
+    """The work of a device; whether some launches `start_several` rows, and which rows begin in the `windows`."""
+    rows, launch = whole.rows, whole.launch
     device_rows = rows.of(device)
     row = np.flatnonzero(launch[device_rows] >= 0) + device_rows.start
     launch_of_row = launch[row]
     if start_several:
         row = row[np.sort(np.unique(launch_of_row, return_index=True)[1])]
         launch_of_row = launch[row]
-    reach = iv.intervals([rows.start[device_rows.start]], [rows.end[device_rows].max()])
-    windows = iv.intersection(reach, timeline.unions.windows.get(rows.clocks[device], iv.EMPTY))
-    return Work(
-        device, row, rows.start[row], launch_of_row, call_starts[launch_of_row], *timeline.gaps(device), windows
-    )
+    call_times = call_starts[launch_of_row]
+    return Work(device, row, rows.start[row], launch_of_row, call_times, begins_here[row], *whole.gaps(device), windows)
 
 
 def _delays(delay: NDArray[np.int64]) -> tuple[int, int, int | None, int | None, int | None]:
@@ -252,8 +277,8 @@ def _depth(depths: Sequence[_Depth]) -> pd.DataFrame:
 def queue(rows: Rows, work: Work, slots: int) -> tuple[tuple[Any, ...], _Depth, list[tuple[Any, ...]]]:
     """The queue of one device inside its windows: its row of `queue`, its depth in so many `slots`, and its rows of
     `bound`."""
-    name, device_rows, windows = rows.devices[work.device], rows.of(work.device), work.windows
-    low, high = int(rows.start[device_rows.start]), int(rows.end[device_rows].max())
+    name, windows = rows.devices[work.device], work.windows
+    low, high = (int(windows[0, 0]), int(windows[-1, 1])) if len(windows) else (0, 0)
     is_valid = work.start >= work.call_time
     start, call_time = work.start[is_valid], work.call_time[is_valid]
     sorted_calls = np.sort(call_time, kind="stable")  # linear where they are in order
@@ -262,7 +287,7 @@ def queue(rows: Rows, work: Work, slots: int) -> tuple[tuple[Any, ...], _Depth, 
     queued = iv.union(iv.intervals(call_time, start))
     idle = iv.union(iv.intervals(rows.end[work.before], rows.start[work.after]))
     starved = iv.intersection(iv.difference(idle, queued), windows)
-    deepest_depth = int(loop(deepest, len(rows))(sorted_calls, start, low, high))
+    deepest_depth = int(loop(deepest, len(rows))(sorted_calls, start, windows))
     span, starved_ps = iv.total(windows), iv.total(starved)
     empty_ps = span - iv.total(iv.intersection(queued, windows))
     waiting = np.diff(_integral(sorted_calls, windows.ravel()) - _integral(start, windows.ravel()))[::2]
@@ -270,7 +295,7 @@ def queue(rows: Rows, work: Work, slots: int) -> tuple[tuple[Any, ...], _Depth, 
     ratios = (empty_ps / span, starved_ps / span) if span else (None, None)
     row = (name, span, mean, deepest_depth, empty_ps, ratios[0], starved_ps, ratios[1])
     depth = (name, edges, depth_sum / np.maximum(np.diff(edges), 1))
-    return row, depth, _bound(name, _edges(low, high, SLOTS), starved, start)
+    return row, depth, _bound(name, _edges(low, high, SLOTS), starved, start[work.here[is_valid]])
 
 
 def _edges(low: int, high: int, slots: int) -> NDArray[np.int64]:
@@ -278,9 +303,9 @@ def _edges(low: int, high: int, slots: int) -> NDArray[np.int64]:
     return np.append(np.arange(low, high, max(-(-(high - low) // slots), 1)), high)
 
 
-def deepest(calls: NDArray[np.int64], starts: NDArray[np.int64], low: int, high: int) -> int:
-    """The deepest queue that lasts for any time inside [low, high); both times rise, as many begin as start."""
-    depth, deepest, i, j = 0, 0, 0, 0
+def deepest(calls: NDArray[np.int64], starts: NDArray[np.int64], windows: Intervals) -> int:
+    """The deepest queue that lasts for any time inside merged windows; both times rise, as many begin as start."""
+    depth, deepest, i, j, window = 0, 0, 0, 0, 0
     while j < len(starts):
         moment = starts[j]
         if i < len(calls) and calls[i] < moment:
@@ -296,7 +321,9 @@ def deepest(calls: NDArray[np.int64], starts: NDArray[np.int64], low: int, high:
             next_moment = starts[j]
             if i < len(calls) and calls[i] < next_moment:
                 next_moment = calls[i]
-            if depth > deepest and min(next_moment, high) > max(moment, low):
+            while window < len(windows) and windows[window, 1] <= moment:
+                window += 1
+            if depth > deepest and window < len(windows) and windows[window, 0] < next_moment:
                 deepest = depth
     return deepest
 
@@ -342,15 +369,16 @@ def tiny_kernels(
     start = device_rows.start
     # The kernel that ends a gap costs the host's part of it.
     host_gap = np.zeros(device_rows.stop - start, np.int64)
-    kernels = np.flatnonzero((rows.kind[work.row] == CODE[Kind.COMPUTE]) & (rows_of_launch[work.launch] == 1))
+    is_own = (rows.kind[work.row] == CODE[Kind.COMPUTE]) & (rows_of_launch[work.launch] == 1)
+    kernels = np.flatnonzero(is_own & work.here)
     row, launch_interval = work.row[kernels], interval[work.launch[kernels]]
     length = rows.end[row] - rows.start[row]
     is_tiny = np.flatnonzero(length < launch_interval)
     call_time = np.full(len(host_gap), np.iinfo(np.int64).min)
     call_time[row[is_tiny] - start] = work.call_time[kernels[is_tiny]]
-    begin = rows.end[work.before]
-    host_part = np.minimum(np.maximum(call_time[work.after - start], begin), rows.start[work.after]) - begin
-    if len(windows) > 1:
+    begin, end = rows.end[work.before], rows.start[work.after]
+    host_part = np.minimum(np.maximum(call_time[work.after - start], begin), end) - begin
+    if len(begin) and (len(windows) != 1 or begin[0] < windows[0, 0] or windows[0, 1] < end[-1]):
         host_part = iv.within(windows, iv.intervals(begin, begin + host_part))
     host_gap[work.after - start] = host_part
     row, length = row[is_tiny], length[is_tiny]
