@@ -127,7 +127,7 @@ def launches(timeline: Timeline) -> Launches:
     lacking = ""
     if len(calls) == 0:
         lacking = "The trace holds no host launches, so their delays and queues are not known."
-    elif not (launch >= 0).any():
+    elif not (launch >= 0).any() or not any(timeline.rows.placed):
         lacking = "No work of a device is linked to a host launch, so delays and queues are not known."
     errors = timeline.clock_errors
     call_starts = calls["start_ps"].to_numpy()
