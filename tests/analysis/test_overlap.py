@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from tests.fleet_traces import fleet
 from tests.frames import events
+from tests.launch_frames import calls, work
 from tracekit import intervals as iv
 from tracekit import jit
 from tracekit.analysis import overlap as overlap_module
+from tracekit.analysis.launches import launches
 from tracekit.analysis.overlap import (
     breakdown,
     concurrency,
@@ -22,6 +24,7 @@ from tracekit.analysis.overlap import (
     shared_times,
 )
 from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import Trace
 
 
 def test_a_collective_under_two_kernels_at_once_is_hidden_once():
@@ -149,6 +152,16 @@ def test_the_span_of_a_device_is_from_its_first_work_to_the_end_of_its_last():
         ["gpu:0", 28, 17, 99],
         ["gpu:1", 0, 0, 99],
     ]
+
+
+def test_the_span_counts_work_that_lasts_no_time_as_the_windows_and_the_queue_do():
+    frame = work({"device": "gpu:0", "start": 10, "end": 20, "id": 1}, {"device": "gpu:0", "start": 50, "end": 50})
+    timeline = timeline_of(Trace(frame, launches=calls((1, 0, 1))))
+    cells = partition(timeline)
+    assert cells[["span_ps", "window_ps"]].to_numpy().tolist() == [[40, 40]]
+    assert launches(timeline).queue["span_ps"].tolist() == [40]
+    assert partition(timeline, (0, 51))["span_ps"].tolist() == [40]
+    assert partition(timeline, (0, 50))["span_ps"].tolist() == [10]
 
 
 WINDOWS = {("step", "whole"): np.array([[0, 20], [20, 40]], np.int64)}

@@ -57,9 +57,11 @@ def partition(source: Source, windows: Windows | None = None) -> pd.DataFrame:
 
     A cell is the time in which exactly the kinds in its name ran, so exposed collective time is `collective` +
     `collective+memory`, and exposed memory time is `memory`. The cells sum to `window_ps`, which is checked here.
+    `span_ps` is from the first start to the last end in the windows, also of rows that last no time, 0 without any.
     Devices on different clocks have windows of their own.
     """
-    unions = timeline_of(source, windows).unions
+    timeline = timeline_of(source, windows)
+    unions, moments = timeline.unions, timeline.moments
     rows = []
     for name, device in unions.devices.items():
         windows = unions.windows[device.clock]
@@ -72,7 +74,8 @@ def partition(source: Source, windows: Windows | None = None) -> pd.DataFrame:
         cells[0] = window_ps - iv.sum_exactly(iv.within(device.busy, windows))
         if sum(cells) != window_ps:
             raise AssertionError(f"the cells of {name} sum to {sum(cells)} ps, the window is {window_ps} ps")
-        rows.append((name, start, window_ps, int(edges[-1] - edges[0]) if len(edges) else 0, busy, *cells))
+        extent = np.concatenate([edges[:1], edges[-1:], moments.get(name, edges[:0])])
+        rows.append((name, start, window_ps, int(np.ptp(extent)) if len(extent) else 0, busy, *cells))
     numbers = ["window_start_ps", "window_ps", "span_ps", "busy_ps", *CELLS]
     return frame({"device": "str", **dict.fromkeys(numbers, "int64")}, rows)
 

@@ -126,6 +126,17 @@ class Timeline:
             return unions(self.rows)
         return self.whole.unions.inside(_by_clock(self.windows))
 
+    @part
+    def moments(self) -> dict[str, Column]:
+        """When the rows that last no time are, by device, which no union holds; of devices that have such rows."""
+        rows = self.whole.rows
+        places = np.flatnonzero(rows.end == rows.start)
+        if self.windows is not None and len(places):
+            places = places[rows_begin_inside(rows, places, self.unions.windows)]
+        edges = np.flatnonzero(np.diff(rows.device[places], prepend=-1))
+        names = [rows.devices[number] for number in rows.device[places[edges]].tolist()]
+        return dict(zip(names, np.split(rows.start[places], edges[1:]), strict=True)) if names else {}
+
     @property
     def first_work(self) -> dict[str, int]:
         """The first start of any device row of all that was recorded, by clock, in ps of the trace."""
