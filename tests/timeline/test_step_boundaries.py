@@ -75,6 +75,18 @@ class TestAnnotations:
             steps = boundaries(device_work, annotations(*(("train", at, 2 * at, 2 * at + 2) for at in range(6))))
             assert (len(steps.table) > 0) is is_told
 
+    @pytest.mark.parametrize(("unlinked", "is_told"), [(0, True), (450, True), (451, False)])
+    def test_steps_that_launched_no_work_hide_none_whose_step_is_known(self, unlinked, is_told):
+        """Compute in two of six steps, done long after the host was, and other work of no known launch behind it."""
+        rows_of = [("gpu:0", "compute", 15, 150, 12), ("gpu:0", "compute", 150, 465, 32)]
+        behind = [("gpu:0", "compute", 465, 465 + unlinked)] if unlinked else []
+        steps = boundaries(
+            work(*rows_of, *behind), annotations(*(("train", at, 10 * at, 10 * at + 10) for at in range(6)))
+        )
+        assert (len(steps.table) == 6) is is_told
+        if not unlinked:
+            assert steps_of(steps, work(*rows_of)) == [1, 3]
+
     def test_where_hosts_ran_ahead_without_launches_executions_tell_the_steps(self):
         device_work = work(
             *(("gpu:0", "compute", 10 * at, 10 * at + 10) for at in range(4)),

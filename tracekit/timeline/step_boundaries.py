@@ -288,8 +288,8 @@ def _by_start(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> NDArr
 
 
 def _ran_ahead(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> bool:
-    """Whether on any clock no launch tells the work of most steps, and the devices did not do it while the host was in
-    that step.
+    """Whether on any clock no launch tells the work of most steps, nor most of the work, and the devices did not do it
+    while the host was in that step. Steps that launched none need no launch to tell theirs.
 
     Hosts that wait for their devices in each step leave them idle at its end, with as much work done in one as in the
     next. So hosts ran ahead whose devices were busy at most ends, and did much after the last, or unlike work in
@@ -298,6 +298,7 @@ def _ran_ahead(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> bool
     if step_marks.host is None:
         return False
     holds_open = _holds_open(rows) & rows.is_placed
+    length = np.where(holds_open, rows.end - rows.start, 0)
     has_work = np.zeros(len(step_marks.step), bool)
     has_work[linked[holds_open & (linked >= 0)]] = True
     for clock, steps in step_marks.by_clock.items():
@@ -305,6 +306,10 @@ def _ran_ahead(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> bool
         is_told = has_work[steps]
         is_cut_short = is_told[0] and not is_told[int(np.argmin(is_told)) :].any()
         if len(steps) == 1 or 2 * is_told.sum() >= len(steps) or is_cut_short:
+            continue
+        of_clock = [rows.of(device) for device in rows.on_clock(clock)]
+        unknown_ps = sum(iv.sum_exactly(length[own][linked[own] == UNKNOWN]) for own in of_clock)
+        if 2 * unknown_ps <= sum(iv.sum_exactly(length[own]) for own in of_clock):
             continue
         for device in rows.on_clock(clock):
             own = rows.of(device)
