@@ -10,9 +10,10 @@ from tests import traces
 from tests.bandwidth_frames import ABLE, US, copies, devices, ops, rates, with_ops
 from tests.data import schedule
 from tests.frames import events
-from tracekit.analysis.bandwidth import SMALL_BYTES
+from tracekit.analysis.bandwidth import SMALL_BYTES, bandwidth
 from tracekit.columns import frame
-from tracekit.trace import EVENT_COLUMNS
+from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import EVENT_COLUMNS, Trace
 
 MIB = 2**20
 
@@ -54,6 +55,23 @@ def test_a_device_copy_at_half_the_memory_bandwidth_is_at_its_limit():
     row = only(rates(table, devices(("gpu:0", None, 10**12, None))).copies)
     assert (row["bytes_per_s"], row["limit_bytes_per_s"], row["limit_ratio"]) == (5e11, 5e11, 1.0)
     assert (row["limit_from"], row["reason"]) == ("trace", None)
+
+
+@pytest.mark.parametrize("narrows", [False, True])
+def test_copies_that_a_part_cuts_count_in_no_rate_and_are_called_so(narrows):
+    table = copies(("H2D", 0, 10 * US, 8 * MIB), ("H2D", 20 * US, 30 * US, 2 * MIB), ("H2D", 40 * US, 50 * US, 8 * MIB))
+
+    def inside(start, end):
+        whole, windows = timeline_of(Trace(table, devices=ABLE)), (start * US, end * US)
+        row = only(bandwidth(whole.narrowed(windows) if narrows else whole.inside(windows)).copies)
+        cut = (row["reason"] or "").split("; ")[0]
+        return row["n"], row["bytes"], row["busy_ps"] // US, row["bytes_per_s"], cut if "cut" in cut else None
+
+    rate = pytest.approx(2 * MIB / 10e-6)
+    assert inside(5, 35) == (2, 2 * MIB, 15, rate, "1 of 2 copies is cut by this part: not in the rate")
+    assert inside(5, 45) == (3, 2 * MIB, 20, rate, "2 of 3 copies are cut by this part: not in the rate")
+    assert inside(20, 40) == (1, 2 * MIB, 10, rate, None)
+    assert inside(22, 35) == (1, None, 8, None, "1 of 1 copies is cut by this part: not in the rate")
 
 
 def test_a_rate_without_all_bytes_is_null_with_its_reason():

@@ -110,7 +110,8 @@ class Bandwidth(
 ):
     """What went how fast; rates are per second, ratios are of the limit, times in ps.
 
-    `copies` (COPY_COLUMNS): one row per device and direction ("unknown" where the trace does not say). `ops`
+    `copies` (COPY_COLUMNS): one row per device and direction ("unknown" where the trace does not say); those that a
+    part of the trace cuts count in `n` and `busy_ps`, and in no `bytes` and rate. `ops`
     (OP_RATE_COLUMNS): one row per device and op of `Trace.ops` with a known cost, the longest first. `by_device`
     (DEVICE_RATE_COLUMNS): the sums of those. `occupancy` (OCCUPANCY_COLUMNS): one row per device, `low` (LOW_COLUMNS)
     one per device and name below LOW_OCCUPANCY_RATIO, the longest first. `reasons` says by the name of a frame why it
@@ -132,7 +133,7 @@ def bandwidth(timeline: Timeline) -> Bandwidth:
     Rows on unknown devices (`cpu:?`) count nowhere.
     """
     rows, limit_of = timeline.rows, limits(timeline.trace.devices)
-    copies, (occupancy, low) = _copies(rows, limit_of), _occupancy(rows)
+    copies, (occupancy, low) = _copies(rows, limit_of, timeline.is_cut), _occupancy(rows)
     rates, by_device = _ops(rows, timeline.trace.ops, limit_of, timeline.unions)
     reasons = {}
     if not len(copies):
@@ -145,7 +146,7 @@ def bandwidth(timeline: Timeline) -> Bandwidth:
     return Bandwidth(copies, rates, by_device, occupancy, low, reasons, lacking)
 
 
-def _copies(rows: Rows, limits_of: Mapping[str, Limits]) -> pd.DataFrame:
+def _copies(rows: Rows, limits_of: Mapping[str, Limits], is_cut: NDArray[np.bool_]) -> pd.DataFrame:
     directions: list[str | None] = [*DIRECTION_DTYPE.categories, None]
     places = _on_known_devices(rows, rows.kind == CODE[Kind.MEMCPY])
     size, sized = rows.numbers("bytes")
@@ -157,15 +158,23 @@ def _copies(rows: Rows, limits_of: Mapping[str, Limits]) -> pd.DataFrame:
         device_limits = limits_of.get(device, UNKNOWN)
         memory = None if direction in ("D2D", None) else device_limits.memory.per_s
         spans = iv.intervals(rows.start[copies], rows.end[copies])
-        row = _rates(spans, size[copies], sized[copies], device_limits.of_copies(direction), memory)
+        sizes = size[copies], sized[copies], is_cut[copies]
+        row = _rates(spans, sizes, device_limits.of_copies(direction), memory)
         records.append({"device": device, "direction": direction or "unknown", "n": len(copies), **row})
     return _table(COPY_COLUMNS, records)
 
 
-def _rates(
-    spans: iv.Intervals, size: NDArray[np.int64], sized: NDArray[np.bool_], limit: Limit, memory: float | None
-) -> dict[str, Any]:
-    """The rates of copies in one direction; none of them can be faster than the `memory` that it ends or begins in."""
+# The size of each copy, whether it is known, and whether only a part of the copy is.
+_Sizes = tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]
+
+
+def _rates(spans: iv.Intervals, sizes: _Sizes, limit: Limit, memory: float | None) -> dict[str, Any]:
+    """The rates of copies in one direction; none of them can be faster than the `memory` that it ends or begins in.
+
+    The bytes of a copy that is cut, and its time, count in none.
+    """
+    size, sized, is_cut = sizes
+    sized = sized & ~is_cut
     busy_ps, small = iv.total(spans), sized & (size < SMALL_BYTES)
     time = (spans[:, 1] - spans[:, 0])[sized & ~small]
     reasons = []
@@ -176,12 +185,18 @@ def _rates(
         duration = "no time at all" if memory is None else "less time than the memory needs"
         reasons.append(f"{(~possible).sum():,} of {len(size):,} take {duration}: best and median leave them out")
     single = single[possible]
-    total = iv.sum_exactly(size) if sized.all() else None
-    if total is None:
-        reasons.append(f"{(~sized).sum():,} of {len(size):,} copies state no bytes")
-    elif not busy_ps:
+    unsized, cut = int((~sized & ~is_cut).sum()), int(is_cut.sum())
+    total = iv.sum_exactly(size[sized]) if not unsized and cut < len(size) else None
+    whole_ps = iv.total(spans[~is_cut]) if cut else busy_ps
+    if cut:
+        reasons.append(
+            f"{cut:,} of {len(size):,} copies {'is' if cut == 1 else 'are'} cut by this part: not in the rate"
+        )
+    if unsized:
+        reasons.append(f"{unsized:,} of {len(size):,} copies state no bytes")
+    elif total is not None and not whole_ps:
         reasons.append("the copies take no time")
-    rate = total * _PS / busy_ps if total is not None and busy_ps else None
+    rate = total * _PS / whole_ps if total is not None and whole_ps else None
     if limit.reason:
         reasons.append(limit.reason)
     if rate and limit.per_s and rate > limit.per_s:

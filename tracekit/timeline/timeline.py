@@ -120,6 +120,15 @@ class Timeline:
         return self.rows.at if self.windows is None else self._events_inside[1][self.rows.at]
 
     @part
+    def is_cut(self) -> NDArray[np.bool_]:
+        """Which rows reach over an edge of their window, (n,): of those, not all is told here."""
+        if self.windows is None:
+            return np.zeros(len(self.rows), bool)
+        start, end = (self.trace.events[edge].to_numpy()[self.place] for edge in ("start_ps", "end_ps"))
+        is_cut: NDArray[np.bool_] = (start < self.rows.start) | (end > self.rows.end)
+        return is_cut
+
+    @part
     def unions(self) -> Unions:
         """The merged intervals of each device and kind inside the windows."""
         if self.windows is None:
