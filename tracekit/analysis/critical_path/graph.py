@@ -31,6 +31,9 @@ Column = NDArray[np.int64]
 CALL, WORK = len(CODE), len(CODE) + 1
 # From so many rows that found their device idle on, the shortest delay of them is taken for its launch latency.
 LATENCY_FROM_ROWS = 10
+# A shortest delay of which more passes once the call has returned is a wait for something: it was 30 us in all on an
+# MI300X, 40 to 80 us on CPU devices, and less on NVIDIA's GPUs (host_times.PROMPT_PS).
+LONGEST_LATENCY_PS = 100_000_000
 EDGE_COLUMNS = {"edge": "str", "edges": "int64", "dropped": "int64"}
 
 
@@ -462,9 +465,9 @@ def _launch_edges(
     `ranks`: where calls and rows stand in the order; a row before its launch has none.
 
     The latency is the shortest delay between the begin of a launch and the start of its row, of those rows of a device
-    that found it idle, do not wait (`waits`) for another and started promptly (PROMPT_PS) once the call had returned,
-    if they are LATENCY_FROM_ROWS or more; else 0. Where all of a device's rows wait for another device, and nothing
-    tells so, the shortest delay is a wait of milliseconds, and no latency.
+    that found it idle, do not wait (`waits`) for another and started within LONGEST_LATENCY_PS of the call's return, if
+    they are LATENCY_FROM_ROWS or more; else 0. Where all of a device's rows wait for another device, and nothing tells
+    so, the shortest delay is a wait of milliseconds, and no latency.
     """
     call, latency = launch.astype(np.int32), np.zeros(len(rows.devices) + 1, np.int64)
     call_starts, call_ends = (launches[edge].to_numpy() for edge in ("start_ps", "end_ps"))
@@ -482,7 +485,7 @@ def _launch_edges(
         call[device_rows][launched_rows[~valid]] = -1
         reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(rows.end[device_rows])[:-1])
         idle = (reach[launched_rows] <= called_at) & valid & ~waits[device_rows][launched_rows]
-        idle &= started_at - returned_at <= PROMPT_PS
+        idle &= started_at - returned_at <= LONGEST_LATENCY_PS
         if int(idle.sum()) >= LATENCY_FROM_ROWS:
             latency[device] = delay[idle].min()
     return call, latency
