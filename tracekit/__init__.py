@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tracekit.capture.stretch import Stretch, unrecorded
     from tracekit.comparison.comparability import Caution
     from tracekit.comparison.comparison import compare
+    from tracekit.comparison.means import LongUnits, MeanUnit
     from tracekit.comparison.model import Comparison, ScopeComparison, Side
     from tracekit.comparison.operations import Operations
     from tracekit.comparison.sides import Capture
@@ -94,6 +95,7 @@ _NAMES = {
     "capture.stretch": "Stretch unrecorded",
     "comparison.comparability": "Caution",
     "comparison.comparison": "compare",
+    "comparison.means": "LongUnits MeanUnit",
     "comparison.model": "Comparison ScopeComparison Side",
     "comparison.operations": "Operations",
     "comparison.sides": "Capture",
@@ -157,7 +159,9 @@ __all__ = [
     "KeyFigure",
     "Kind",
     "Launches",
+    "LongUnits",
     "Machine",
+    "MeanUnit",
     "Measure",
     "Memory",
     "Missing",

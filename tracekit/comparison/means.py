@@ -29,7 +29,7 @@ class LongUnits:
 
 
 @dataclass(frozen=True)
-class Mean:
+class MeanUnit:
     """The mean unit of both sides, where it differs by what the interval of the typical one does not hold.
 
     `a_ps` and `b_ps` are the time of all units over their number, `ratio` is that of b over that of a. Where it
@@ -64,7 +64,7 @@ def mean(
     are_enough: bool,
     margin: float,
     tests: int,
-) -> Mean | None:
+) -> MeanUnit | None:
     """How the mean unit of b differs from that of a; None where the `typical` ratio (that, low, high) says as much, and
     where the difference is not proven and no more than `margin`, a share.
 
@@ -84,7 +84,7 @@ def mean(
     is_told = is_beyond and abs(ratios[0] / ratio - 1) > margin
     level = 1 - (1 - MEAN_LEVEL) / tests
     long = _long(a, have_modes), _long(b, have_modes)
-    found = Mean(round(a_ps), round(b_ps), ratios[0], False, None, None, level, None, long)
+    found = MeanUnit(round(a_ps), round(b_ps), ratios[0], False, None, None, level, None, long)
     if not are_enough:
         return found if is_told else None
     _, low, high = statistics.means_between_captures(a, b, level)

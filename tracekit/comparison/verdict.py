@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.comparison import statistics
-from tracekit.comparison.means import Mean, mean
+from tracekit.comparison.means import MeanUnit, mean
 from tracekit.comparison.statistics import LEVEL, Modes
 from tracekit.units import percent, quantity
 
@@ -70,7 +70,7 @@ class Verdict:
     modes: tuple[Modes | None, Modes | None]
     statistic: str
     of_typical: Change
-    mean: Mean | None = None
+    mean: MeanUnit | None = None
     control: str | None = None
 
     @property
@@ -161,7 +161,7 @@ def _judged(sides: Sequence[Sequence[NDArray[np.float64]]], floor: float | None,
     )
 
 
-def _with_mean(typical: Change, its: Mean | None, enough: bool) -> Change:
+def _with_mean(typical: Change, its: MeanUnit | None, enough: bool) -> Change:
     """The verdict on the typical and the mean unit: slower where either is, since a run takes as long as its mean says;
     inconclusive where the mean differs and captures are too few to judge it."""
     if its is None or typical is Change.NOT_TESTED:

@@ -8,7 +8,7 @@ import pandas as pd
 from tracekit.analysis.idle import Cause
 from tracekit.analysis.top_ops import PHASE, STEP
 from tracekit.columns import records
-from tracekit.comparison.means import LongUnits, Mean
+from tracekit.comparison.means import LongUnits, MeanUnit
 from tracekit.comparison.model import IDLE, PART_WORDS, ScopeComparison
 from tracekit.comparison.operations import BOTH, CAME
 from tracekit.comparison.ratios import AT_ONCE, BETWEEN, WITHIN
@@ -57,7 +57,7 @@ def _judged(scope: ScopeComparison, its: Verdict) -> str:
     return f"{runs}, {what} of B takes {times}{interval}; that is no verdict on the change."
 
 
-def _judged_with_mean(scope: ScopeComparison, its: Verdict, mean: Mean) -> str:
+def _judged_with_mean(scope: ScopeComparison, its: Verdict, mean: MeanUnit) -> str:
     """The result where the mean unit differs otherwise than the typical one: both, the one that decides first."""
     pace = f"at the pace of phase {its.control}, " if its.control else ""
     typical, of_mean = _typical(scope, its), f"the mean {_noun(scope)}"
@@ -113,7 +113,7 @@ def _typical(scope: ScopeComparison, its: Verdict) -> str:
     return f"the mean {noun}{' without outliers' if its.mean else ''}"
 
 
-def _interval_of_mean(its: Verdict, mean: Mean) -> str:
+def _interval_of_mean(its: Verdict, mean: MeanUnit) -> str:
     """The interval of the mean in brackets; "" where none says that it has changed."""
     if not mean.is_proven or mean.low is None or mean.high is None:
         return ""
