@@ -463,13 +463,15 @@ def took_turns(
 
 def _launched_ahead(timeline: Timeline, devices: Sequence[str]) -> float | None:
     """The share of the launched rows of the devices whose call began while another of them was busy; None without."""
-    rows, busy = timeline.rows, {name: timeline.unions.devices[name].busy for name in devices}
+    rows, unions = timeline.rows, timeline.unions.devices
+    edges, count = iv.depth(*(unions[name].busy for name in devices))
     ahead = launched = 0
     for name in devices:
         calls = timeline.timed_launch[rows.of(rows.number(name))]
         called_at = timeline.call_times[0][calls[calls >= 0]]
-        others = iv.union(*(spans for other, spans in busy.items() if other != name))
-        ahead += iv.sum_exactly(iv.within(others, iv.intervals(called_at, called_at + 1)))
+        # All at once, and then without its own: of thousands, one by one takes minutes.
+        busy = np.append(count, 0)[np.searchsorted(edges, called_at, side="right") - 1]
+        ahead += int((busy > iv.within(unions[name].busy, iv.intervals(called_at, called_at + 1))).sum())
         launched += len(called_at)
     return ahead / launched if launched else None
 
