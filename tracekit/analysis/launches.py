@@ -124,23 +124,24 @@ def launches(timeline: Timeline) -> Launches:
     # Rows that a window cuts would tell neither when they started nor what was queued at its end.
     whole, calls = timeline.whole, timeline.trace.launches
     rows, launch = whole.rows, whole.launch
+    begins_here = np.ones(len(rows), bool)
+    if timeline.windows is not None:
+        begins_here = rows_begin_inside(rows, np.arange(len(rows)), timeline.unions.windows)
+    is_linked = begins_here & (launch >= 0)
+    devices = [
+        device for device in range(len(rows.devices)) if rows.placed[device] and _is_told(whole, device, begins_here)
+    ]
     lacking = ""
     if len(calls) == 0:
         lacking = "The trace holds no host launches, so their delays and queues are not known."
-    elif not (launch >= 0).any() or not any(timeline.rows.placed):
+    elif not any(timeline.rows.placed) or not (devices or is_linked.any()):
         lacking = "No work of a device is linked to a host launch, so delays and queues are not known."
     errors = timeline.clock_errors
     call_starts = calls["start_ps"].to_numpy()
     rows_of_launch = np.bincount(launch[launch >= 0], minlength=len(calls))
     start_several = bool((rows_of_launch > 1).any())
-    begins_here, launched = np.ones(len(rows), bool), rows_of_launch
-    if timeline.windows is not None:
-        begins_here = rows_begin_inside(rows, np.arange(len(rows)), timeline.unions.windows)
-        launched = np.bincount(launch[begins_here & (launch >= 0)], minlength=len(calls))
+    launched = rows_of_launch if begins_here.all() else np.bincount(launch[is_linked], minlength=len(calls))
     interval, threads = launch_intervals(np.flatnonzero(launched), calls)
-    devices = [
-        device for device, is_placed in enumerate(rows.placed) if is_placed and (launch[rows.of(device)] >= 0).any()
-    ]
     if devices and all(rows.devices[device] in errors for device in devices):
         name = rows.devices[devices[0]]
         lacking = f"{name}: {errors[name]}, so delays and queues are not known."
@@ -172,6 +173,13 @@ def launches(timeline: Timeline) -> Launches:
         frame(TINY_BY_DEVICE_COLUMNS, tiny_by_device),
         lacking,
     )
+
+
+def _is_told(whole: Timeline, device: int, begins_here: NDArray[np.bool_]) -> bool:
+    """Whether launches tell the queue of a device: of rows of it that begin here, or of others where none does."""
+    its = whole.rows.of(device)
+    here, launch = begins_here[its], whole.launch[its]
+    return bool((launch[here] >= 0).any() if here.any() else (launch >= 0).any())
 
 
 def _windows(timeline: Timeline, device: int) -> Intervals:

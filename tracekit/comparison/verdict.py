@@ -169,7 +169,7 @@ def _with_mean(typical: Change, its: MeanUnit | None, enough: bool) -> Change:
     of_mean = Change.SLOWER if its.is_longer else Change.FASTER
     if its.is_proven:
         return Change.SLOWER if Change.SLOWER in (typical, of_mean) else of_mean
-    return typical if enough or typical is of_mean else Change.INCONCLUSIVE
+    return typical if enough or typical in (of_mean, Change.SLOWER) else Change.INCONCLUSIVE
 
 
 def _of_side(side: Sequence[NDArray[np.float64]]) -> Modes | None:

@@ -80,7 +80,8 @@ def _typical_first(its: Verdict, typical: str, pace: str) -> str:
     """What is said before the times of the typical unit where the mean is not proven to have changed."""
     match its.of_typical:
         case Change.FASTER | Change.SLOWER:
-            return f"B is {its.of_typical.value} than A in {typical}: {pace}"
+            lead = "Inconclusive: " if its.outcome is Change.INCONCLUSIVE else ""
+            return f"{lead}B is {its.of_typical.value} than A in {typical}: {pace}"
         case Change.NO_DIFFERENCE:
             return _sentence(f"{pace}{typical} is alike: ")
         case Change.INCONCLUSIVE:

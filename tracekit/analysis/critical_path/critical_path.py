@@ -106,11 +106,11 @@ class CriticalPath(
 
     `what_if`: all counted steps together if `what` took no time, replayed as one run; null with a `reason` where too
     little is explained. `step_what_if`: the same for each step. `edges`: the dependencies that were found, by sort
-    (EDGE_COLUMNS). `latency`: device, latency_ps. `notes`: what was left out. `busy_ratio`: the devices' mean busy
-    share of the steps. `queued_ratio`: the share of the launched rows that had been launched before it was their turn,
-    None without launches; `is_device_bound` if nearly all were, neither the host nor collectives of missing ranks
-    are much of the paths, and compute and collectives are most. `is_part`: what has no `step` and
-    no `name` is a part of the trace. `lacking`: why there is nothing.
+    (EDGE_COLUMNS). `latency`: device, latency_ps. `notes`: what was left out. `busy_ratio`: the mean busy share of the
+    steps of the devices that worked in them. `queued_ratio`: the share of the launched rows that had been launched
+    before it was their turn, None without launches; `is_device_bound` if nearly all were, neither the host nor
+    collectives of missing ranks are much of the paths, and compute and collectives are most. `is_part`: what has no
+    `step` and no `name` is a part of the trace. `lacking`: why there is nothing.
     """
 
     steps: pd.DataFrame
@@ -200,15 +200,16 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
 
 
 def _busy_ratio(timeline: Timeline, table: pd.DataFrame) -> float | None:
-    """The mean share of the steps in which the devices of their clocks were busy."""
+    """The mean share of the steps in which the devices of their clocks that worked in any were busy."""
     busy = wall = 0
     windows_of = {
         clock: steps[["start_ps", "end_ps"]].to_numpy(np.int64) for clock, steps in table.groupby("clock", sort=False)
     }
     for device in timeline.unions.devices.values():
         windows = windows_of.get(device.clock, iv.EMPTY)
-        busy += sum_exactly(iv.within(device.busy, windows))
-        wall += sum_exactly(windows[:, 1] - windows[:, 0])
+        if own := sum_exactly(iv.within(device.busy, windows)):
+            busy += own
+            wall += sum_exactly(windows[:, 1] - windows[:, 0])
     return busy / wall if wall else None
 
 

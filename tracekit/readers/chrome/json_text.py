@@ -359,20 +359,24 @@ def _events_key(text: bytearray, begin: int) -> re.Match[bytes] | None:
 
 
 def _holder(text: bytes) -> bytes | None:
-    """The least deep of the objects inside the valid JSON `text` that has a list of events; None without one."""
-    texts = [text]
+    """The least deep of the objects inside the valid JSON `text` that has a list of events, an empty one only where no
+    other has any; None without one."""
+    texts, empty = [text], None
     try:
         for _ in range(_DEEPEST):
             inside: list[msgspec.Raw] = []
             for each in texts:
                 values = msgspec.json.decode(each, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
-                if isinstance(values, dict) and len(each) < len(text) and bytes(values.get(_NAME, NOTHING))[:1] == b"[":
+                is_inside = isinstance(values, dict) and len(each) < len(text)
+                events = bytes(values.get(_NAME, NOTHING)) if is_inside else b""
+                if events[:1] == b"[" and events[1:-1].strip():
                     return each
+                empty = empty or (each if events else None)
                 inside += values.values() if isinstance(values, dict) else values
             texts = [value for value in map(bytes, inside) if value[:1] in (b"{", b"[") and _KEY in value]
     except BROKEN:
-        pass
-    return None
+        return None
+    return empty
 
 
 def _nesting(text: bytearray, begin: int, end: int) -> int:

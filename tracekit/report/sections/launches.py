@@ -19,7 +19,9 @@ def section(result: Launches) -> Section:
 
 
 def _sentences(result: Launches) -> tuple[str, ...]:
-    queues = [row for row in records(result.queue) if row["span_ps"]]
+    # A device that nothing was launched for in this part need not have been wanted there.
+    worked = set(result.by_device.loc[result.by_device["n"] > 0, "device"])
+    queues = [row for row in records(result.queue) if row["span_ps"] and row["device"] in worked]
     sentences = []
     worst = max(queues, key=lambda row: row["starved_ratio"], default=None)
     if worst and worst["starved_ratio"] >= _WORTH:
