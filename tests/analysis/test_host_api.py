@@ -66,13 +66,6 @@ def test_a_gap_that_began_in_a_wait_is_that_of_the_call():
     assert after_waits(result(EVENTS, LAUNCHES, [sync(20, 110), sync(1000, 1105)])) == {SYNC: (2, 1800, 1780)}
 
 
-def test_the_share_of_a_part_is_of_the_windows_of_all_devices_with_work_in_it_or_without():
-    own = [row("gpu:0", begin, begin + 100, number) for number, begin in enumerate((0, 1000, 2000))]
-    events = work(*own, row("gpu:1", 5000, 5100))
-    told = result(events, LAUNCHES, [sync(20, 110)], windows=(0, 2000 * US))
-    assert told.by_call.set_index("call").loc[SYNC, "ratio"] == 900 / (2 * 2000)
-
-
 def test_the_first_call_of_a_trace_may_have_come_late():
     events = work(row("gpu:0", 0, 100), row("gpu:0", 1000, 1100, 7))
     assert after_waits(result(events, calls((7, 990 * US, 995 * US)), [sync(20, 110)])) == {SYNC: (1, 900, 890)}

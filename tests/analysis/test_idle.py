@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.any_rows import some_rows
-from tests.frames import events as events_of
 from tests.idle_frames import CALLED, FIRST, US, call, idle, row
 from tests.launch_frames import calls, host_spans, waits, work
-from tests.offender_frames import NO_STEPS
 from tracekit.analysis import idle as module
-from tracekit.analysis.collectives import COLLECTIVE_COLUMNS
 from tracekit.analysis.idle import (
     BY_CAUSE_COLUMNS,
     BY_DEVICE_COLUMNS,
@@ -23,10 +19,6 @@ from tracekit.analysis.idle import (
     LARGEST_COLUMNS,
 )
 from tracekit.analysis.idle import idle as analyse
-from tracekit.analysis.late_launches import late_launches
-from tracekit.analysis.offenders import offenders
-from tracekit.analysis.overlap import partition
-from tracekit.columns import frame
 from tracekit.timeline import syncs as syncs_module
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
@@ -367,57 +359,6 @@ def test_before_the_first_work_of_a_stretch_idle_time_has_the_causes_that_all_of
         (-20, 0, "before first work", 0),
         (100, 150, "at the end of this part", None),
     ]
-
-
-def test_a_device_without_work_in_a_part_is_idle_there_for_what_all_of_the_trace_tells():
-    events = work(
-        row("gpu:0", 0, 900),
-        *(row("gpu:1", 0, 100, 1), row("gpu:1", 1000, 1100, 2)),
-        *(row("gpu:2", 800, 900), row("gpu:3", 0, 100), row("gpu:4", 300, 300)),
-    )
-    trace = Trace(events, launches=calls(CALLED, call(2, 400, 405)))
-    whole = timeline_of(trace)
-    for timeline in (whole.inside((200 * US, 500 * US)), whole.narrowed((200 * US, 500 * US))):
-        result = analyse(timeline)
-        assert pieces(result, "gpu:1") == [(200, 400, "host-bound", None), (400, 500, "unexplained", None)]
-        assert pieces(result, "gpu:2") == [(200, 500, "before first work", None)]
-        assert pieces(result, "gpu:3") == [(200, 500, "at the start of this part", None)]
-        assert pieces(result, "gpu:4") == [(200, 500, "before first work", None)]
-        assert result.devices["device"].tolist() == [f"gpu:{number}" for number in range(5)]
-        # Nothing in the part ends what was late on gpu:1.
-        assert sum(late_launches(timeline, result).parts().values()) == 0
-
-
-@settings(max_examples=60)
-@given(some_rows(), st.lists(st.tuples(st.integers(-3, 40), st.integers(1, 12)), max_size=3))
-def test_the_causes_in_a_part_sum_to_the_idle_time_of_all_devices(rows, windows):
-    window_set = np.array([(at, at + size) for at, size in windows], np.int64).reshape(-1, 2)
-    whole = timeline_of(events_of(*rows))
-    causes = analyse(whole)
-    for timeline in (whole.inside({"": window_set}), whole.narrowed({"": window_set})):
-        result, cells = analyse(timeline), partition(timeline)
-        assert result.devices[["device", "window_ps", "idle_ps"]].to_numpy().tolist() == (
-            cells[["device", "window_ps", "idle"]].to_numpy().tolist()
-        )
-        assert result.by_cause["idle_ps"].sum() == result.by_device["idle_ps"].sum() == cells["idle"].sum()
-        for device in cells["device"]:
-            # Between the work of a device its idle time has one cause, whatever is looked at.
-            of_all = {p: cause for start, end, cause, _ in pieces(causes, device) for p in range(start, end)}
-            for start, end, cause, _ in pieces(result, device):
-                for p in range(start, end):
-                    assert "part" in cause or of_all.get(p, cause) == cause
-        found = offenders(timeline, result.gaps, frame(COLLECTIVE_COLUMNS), NO_STEPS)
-        costs = cells.set_index("device")
-        assert found.totals.set_index("device").to_dict("index") == {
-            device: {
-                "window_ps": costs["window_ps"][device],
-                "collective_ps": costs["collective"][device] + costs["collective+memory"][device],
-                "memory_ps": costs["memory"][device],
-                "idle_ps": costs["idle"][device],
-            }
-            for device in cells["device"]
-        }
-        assert found.by_device["cost_ps"].sum() == found.totals.drop(columns=["device", "window_ps"]).to_numpy().sum()
 
 
 def test_the_tables_sum_the_pieces_by_device_and_by_cause():

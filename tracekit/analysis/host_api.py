@@ -102,8 +102,10 @@ def host_api(timeline: Timeline, gaps: pd.DataFrame) -> HostApi:
     after_launch, launched = _after_launch(timeline, waits)
     between = idle_intervals(timeline, gaps)
     fell_idle_in = call_of_gaps(timeline, between, waits)
-    unions = timeline.unions
-    window_ps = sum(iv.total(unions.windows[device.clock]) for device in unions.devices.values())
+    rows = timeline.rows
+    window_ps = sum(
+        iv.total(timeline.unions.windows[rows.clocks[device]]) for device, placed in enumerate(rows.placed) if placed
+    )
     by_call = _by_call(calls, after_launch, waits, (between, fell_idle_in), window_ps)
     nothing = not len(calls) and not len(between.begin)
     return HostApi(

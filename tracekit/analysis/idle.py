@@ -95,8 +95,7 @@ class Idle(
     """The idle time of each device on a known place, by cause; times in ps.
 
     `gaps` (GAP_COLUMNS): pieces of idle intervals, by device and start, each with one cause; pieces with one `interval`
-    number make up one idle interval, and `next` is the place in `events` of the row that ends it, null after the last,
-    and of a device without work in this part of the trace.
+    number make up one idle interval, and `next` is the place in `events` of the row that ends it, null after the last.
     `by_device` (BY_DEVICE_COLUMNS): by device and cause the number of intervals with such pieces, the time of these and
     its `ratio` of the device's idle time, the largest first. `by_cause` (BY_CAUSE_COLUMNS): the same over all devices.
     `devices` (DEVICE_COLUMNS): window and idle time, `ratio` of the window, and the cause of most of it with its share.
@@ -144,32 +143,29 @@ _NONE = Pieces(_NO_TIMES, _NO_TIMES, np.empty(0, np.int8), _NO_NUMBERS, _NO_NUMB
 
 
 def idle(timeline: Timeline) -> Idle:
-    """Why each device stood idle inside its window, with work there or without; devices that the trace does not place
-    are left out.
+    """Why each device stood idle inside its window; devices that the trace does not place are left out.
 
     An idle interval is cut where the cause changes, so that every picosecond has exactly one; the pieces of a device
     sum to its window less its busy time, which is checked here.
     """
-    pieces_of = _pieces_of_devices(timeline)
-    of_device = np.repeat(np.arange(len(pieces_of), dtype=np.int32), [len(pieces) for pieces in pieces_of])
+    devices = [device for device, is_placed in enumerate(timeline.rows.placed) if is_placed]
+    pieces_of = _pieces_of_devices(timeline, devices)
+    of_device = np.repeat(np.arange(len(devices), dtype=np.int32), [len(pieces) for pieces in pieces_of])
     pieces = concatenate(pieces_of)
     pieces_of.clear()  # 25 MB a million rows, which the tables need not stand beside
-    return _result(timeline, pieces, of_device)
+    return _result(timeline, devices, pieces, of_device)
 
 
-def _pieces_of_devices(timeline: Timeline) -> list[Pieces]:
-    """The idle pieces of each device of the unions, checked against its window and its busy time."""
+def _pieces_of_devices(timeline: Timeline, devices: Sequence[int]) -> list[Pieces]:
+    """The idle pieces of each device, checked against its window and its busy time."""
     rows, unions, host = timeline.rows, timeline.unions, host_activity(timeline)
     recorded = _Recorded(timeline.recorded)
-    numbers = {name: number for number, name in enumerate(rows.devices)}
     pieces_of = []
-    for name, of_device in unions.devices.items():
-        number, windows = numbers.get(name), unions.windows[of_device.clock]
-        between = _NONE if number is None else causes(timeline, host, number)
-        work = slice(0, 0) if number is None else rows.of(number)
-        pieces = clip(_with_edges(between, timeline, (name, work), windows, recorded), windows)
+    for device in devices:
+        name, windows = rows.devices[device], unions.windows[rows.clocks[device]]
+        pieces = clip(_with_edges(causes(timeline, host, device), timeline, device, windows, recorded), windows)
         length = iv.sum_exactly(pieces.end - pieces.start)
-        expected = iv.total(windows) - iv.total(of_device.busy)
+        expected = iv.total(windows) - iv.total(unions.devices[name].busy)
         if length != expected:
             raise AssertionError(f"the idle pieces of {name} sum to {length} ps, its idle time is {expected} ps")
         pieces_of.append(pieces)
@@ -378,22 +374,20 @@ class _Recorded:
         return [(code, iv.union(spans[pieces.label == code])) for code in np.unique(pieces.label).tolist()]
 
 
-def _with_edges(
-    pieces: Pieces, timeline: Timeline, device: tuple[str, slice], windows: Intervals, recorded: _Recorded
-) -> Pieces:
-    """The pieces, with those before a device's first work and after its last; without work, all is before it. `device`
-    is its name, and where its rows stand.
+def _with_edges(pieces: Pieces, timeline: Timeline, device: int, windows: Intervals, recorded: _Recorded) -> Pieces:
+    """The pieces, with those before a device's first work and after its last; without work, all is before it.
 
     Only work that lasts counts, and the edges reach as far as the windows do. Where other work was recorded outside
     them, the first has the causes that all of the trace gives; what comes after the last work of this part has its
     cause outside.
     """
-    rows, (name, device_rows) = timeline.rows, device
+    rows = timeline.rows
+    device_rows = rows.of(device)
     lasting = np.flatnonzero(rows.end[device_rows] > rows.start[device_rows]) + device_rows.start
     low, high = (int(windows[0, 0]), int(windows[-1, 1])) if len(windows) else (0, 0)
     first_start = int(rows.start[lasting[0]]) if len(lasting) else high
     last_end = int(rows.end[lasting].max()) if len(lasting) else high
-    before, after = _outside(timeline, name, first_start, last_end)
+    before, after = _outside(timeline, rows.devices[device], low, high)
     edges = Pieces(
         np.array([low, last_end]),
         np.array([first_start, high]),
@@ -404,20 +398,20 @@ def _with_edges(
     inner = replace(pieces, interval=pieces.interval + 1)
     sections = [edges.take(slice(0, 1)), inner, edges.take(slice(1, 2))]
     if before == Cause.START and first_start > low:
-        sections[0] = cut(sections[0], recorded.causes(name))
+        sections[0] = cut(sections[0], recorded.causes(rows.devices[device]))
     return concatenate([part for part in sections if len(part) and part.end[0] > part.start[0]] or [inner])
 
 
-def _outside(timeline: Timeline, device: str, first_start: int, last_end: int) -> tuple[Cause, Cause]:
+def _outside(timeline: Timeline, device: str, low: int, high: int) -> tuple[Cause, Cause]:
     """What idle time at the edges of the windows of a device is: all that was recorded tells whether it worked before
-    its first work in them and after its last, also between them."""
+    `low` and after `high`."""
     rows = timeline.recorded.rows
     its = rows.of(rows.number(device))
     start, end = rows.start[its], rows.end[its]
     lasts = end > start
     return (
-        Cause.START if (lasts & (start < first_start)).any() else Cause.BEFORE,
-        Cause.END if (lasts & (end > last_end)).any() else Cause.AFTER,
+        Cause.START if (lasts & (start < low)).any() else Cause.BEFORE,
+        Cause.END if (lasts & (end > high)).any() else Cause.AFTER,
     )
 
 
@@ -466,15 +460,15 @@ def clip(pieces: Pieces, windows: Intervals) -> Pieces:
     return _inside(pieces, windows)
 
 
-def _result(timeline: Timeline, pieces: Pieces, of_device: NDArray[np.int32]) -> Idle:
+def _result(timeline: Timeline, devices: Sequence[int], pieces: Pieces, of_device: NDArray[np.int32]) -> Idle:
     rows, unions = timeline.rows, timeline.unions
-    lacking = _lacking(timeline, pieces.label)
+    lacking = _lacking(timeline, devices, pieces.label)
     begins = np.append(True, (pieces.interval[1:] != pieces.interval[:-1]) | (of_device[1:] != of_device[:-1]))
     heads, interval = np.flatnonzero(begins[: len(pieces)]), np.cumsum(begins[: len(pieces)]) - 1
-    names = list(unions.devices)
+    names = [rows.devices[device] for device in devices]
     length = pieces.end - pieces.start
     key = of_device * len(CAUSES) + pieces.label
-    groups = len(names) * len(CAUSES)
+    groups = len(devices) * len(CAUSES)
     times, counts = iv.sums(length, key, groups), distinct_beside(key, interval, groups).tolist()
     del key  # of millions of pieces, few columns are held at once
     idle_of = [sum(times[offset : offset + len(CAUSES)]) for offset in range(0, groups, len(CAUSES))]
@@ -487,7 +481,7 @@ def _result(timeline: Timeline, pieces: Pieces, of_device: NDArray[np.int32]) ->
         ]
         causes_of_device.sort(key=lambda entry: -entry[2])
         by_device += [(name, *entry, entry[2] / idle_of[number]) for entry in causes_of_device]
-        window = iv.total(unions.windows[unions.devices[name].clock])
+        window = iv.total(unions.windows[rows.clocks[devices[number]]])
         main_cause = (
             (causes_of_device[0][0], causes_of_device[0][2] / idle_of[number]) if causes_of_device else (None, None)
         )
@@ -555,8 +549,8 @@ def _largest(
     return frame(LARGEST_COLUMNS, intervals)
 
 
-def _lacking(timeline: Timeline, cause: NDArray[np.int8]) -> str:
-    if not any(timeline.rows.placed):
+def _lacking(timeline: Timeline, devices: Sequence[int], cause: NDArray[np.int8]) -> str:
+    if not devices:
         return "The trace holds no work of a device, so no device can have been idle."
     inner = cause[~np.isin(cause, [CAUSE_CODE[edge] for edge in EDGES])]
     if len(inner) == 0 or (inner != CAUSE_CODE[Cause.UNEXPLAINED]).any():

@@ -169,7 +169,7 @@ def _doing(
         if is_launched_inside[gap]:
             thread, name = int(of_gap[number]), str(threads["thread"].iat[number])
         else:
-            inside = inside[hosts[inside] == timeline.unions.devices[gaps.devices[int(gaps.device[gap])]].host]
+            inside = inside[hosts[inside] == timeline.rows.hosts[int(gaps.device[gap])]]
             if not len(inside):
                 results.append((None,) * 5)
                 continue

@@ -35,7 +35,7 @@ AGAIN_IN_OPERATOR_PS = 500_000_000
 
 @dataclass(frozen=True)
 class LateLaunches:
-    """The parts of the host-bound idle time before work of all devices, in ps, which sum to it.
+    """The parts of the host-bound idle time of all devices, in ps, which sum to it.
 
     `allocating_ps`: while the launching thread, or the one that calls the host's programs, got memory from the runtime
     or gave it back;
@@ -61,8 +61,7 @@ class LateLaunches:
 def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
     """What the launching threads did in the host-bound time of `idle`, which is of the timeline."""
     gaps = idle.gaps
-    # A device without work in this part of the trace has idle time that nothing in it ends.
-    pieces = np.flatnonzero((gaps["cause"] == str(Cause.HOST)).to_numpy(bool) & gaps["next"].notna().to_numpy(bool))
+    pieces = np.flatnonzero((gaps["cause"] == str(Cause.HOST)).to_numpy(bool))
     if len(pieces) == 0:
         return LateLaunches()
     late = iv.intervals(gaps["start_ps"].to_numpy()[pieces], gaps["end_ps"].to_numpy()[pieces])

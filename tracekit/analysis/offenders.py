@@ -133,8 +133,7 @@ def offenders(
     `gaps` are pieces of idle intervals (analysis.idle.GAP_COLUMNS), which `n` counts; `step_table` (clock, step, name,
     start_ps, end_ps) names the step in which an offender starts; `collectives_table` knows the device that came last.
     """
-    unions = timeline.unions
-    rows = timeline.rows.among({name: (of.host, of.clock) for name, of in unions.devices.items()})
+    rows, unions = timeline.rows, timeline.unions
     exposed_rows = exposed(rows, unions)
     costs = _costs(rows, unions, exposed_rows, gaps)
     groups = _groups(costs, rows, unions)
@@ -157,7 +156,7 @@ def offenders(
         _totals(costs, rows, unions),
         groups["code"].nunique(),
         len(costs.cost),
-        "" if any(timeline.rows.placed) else "The trace holds no work on a known device.",
+        "" if any(rows.placed) else "The trace holds no work on a known device.",
     )
 
 
@@ -506,5 +505,9 @@ def _totals(costs: _Costs, rows: Rows, unions: Unions) -> pd.DataFrame:
     column = np.array([{"collective": 0, IDLE: 2}.get(kind, 1) for kind, _, _ in costs.whats], np.int64)[costs.what]
     sums = np.zeros((len(rows.devices), 3), np.int64)
     np.add.at(sums.reshape(-1), costs.device * 3 + column, costs.cost)
-    table = [(name, _window(unions, name), *sums[rows.number(name)].tolist()) for name in unions.devices]
+    table = [
+        (name, _window(unions, name), *sums[number].tolist())
+        for number, name in enumerate(rows.devices)
+        if name in unions.devices
+    ]
     return frame(TOTAL_COLUMNS, table)

@@ -1,7 +1,7 @@
 """The rows of an events frame as numpy columns, by device and start, sorted once for all analyses; their launches."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, TypeVar, cast
 
@@ -27,10 +27,9 @@ class Rows:
     """n rows by device, then start, then end, then place in the frame; columns have shape (n,), times are in ps.
 
     Each is on a `device` (its place in `devices`) from `start` to `end`, and of a `kind` (its place among Kind).
-    `devices` are the names of the d devices that have rows, in natural order (others stand behind them: `among`);
-    `hosts`, `clocks` and `placed` say of each (d,) its host, its clock ("" where the trace has one) and whether it is a
-    device at all and not `cpu:?`. The rows of device k are `first[k]` to `first[k + 1]`. `at` is the place of each row
-    in `events`.
+    `devices` are the names of the d devices that have rows, in natural order; `hosts`, `clocks` and `placed` say of
+    each (d,) its host, its clock ("" where the trace has one) and whether it is a device at all and not `cpu:?`. The
+    rows of device k are `first[k]` to `first[k + 1]`. `at` is the place of each row in `events`.
     """
 
     events: pd.DataFrame
@@ -58,23 +57,6 @@ class Rows:
     def is_placed(self) -> NDArray[np.bool_]:
         """Which rows are on a device that is known, and not on `cpu:?`, shape (n,)."""
         return np.array(self.placed, bool)[self.device]
-
-    def among(self, devices: Mapping[str, tuple[str, str]]) -> "Rows":
-        """The same rows, with those of these devices (host and clock by name) that have none as the last."""
-        own = set(self.devices)
-        others = {name: of for name, of in devices.items() if name not in own}
-        if not others:
-            return self
-        hosts, clocks = zip(*others.values(), strict=True)
-        return replace(
-            self,
-            devices=(*self.devices, *others),
-            hosts=self.hosts + hosts,
-            clocks=self.clocks + clocks,
-            placed=(*self.placed, *map(is_known, others)),
-            first=np.append(self.first, np.full(len(others), len(self))),
-            _cache={},
-        )
 
     def on_clock(self, clock: str) -> list[int]:
         """The devices on a clock."""
