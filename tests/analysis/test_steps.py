@@ -196,8 +196,7 @@ def a_run(draw):
 
 
 def windows_of(marks, row_tuples):
-    """The windows by the words of the definition, where some step did more than copy, and the step of each launched row
-    (None: of none)."""
+    """The windows by the words of the definition, and the step of each launched row (None: of none)."""
     ends = [end for *_, end in marks]
     step_of = [
         None if launched < marks[0][2] else next((k for k, end in enumerate(ends) if launched < end), None)
@@ -207,7 +206,7 @@ def windows_of(marks, row_tuples):
     first, reach, windows = max([marks[0][2], *before]), None, []
     for step, (*_, end) in enumerate(marks):
         mine = [row for row, its in zip(row_tuples, step_of, strict=True) if its == step]
-        work_ends = [row[3] for row in mine if row[1] != "memcpy"]
+        work_ends = [row[3] for row in mine if row[1] != "memcpy"] or [row[3] for row in mine]
         done_at = max([end, *work_ends, *([reach] if reach is not None else [])])
         windows.append((min(first, done_at) if reach is None else reach, done_at))
         reach = done_at

@@ -56,17 +56,9 @@ class TestAnnotations:
         device_work = work(("tpu:0", "compute", 2, 10, 1), ("tpu:0", "memcpy", 10, 15, 1), run_id=[5, 5])
         assert table(boundaries(device_work, annotations(("train", 0, 0, 2))), *WINDOW) == [(0, 0, 15)]
 
-    def test_steps_of_copies_alone_end_with_them(self):
-        device_work = work(("gpu:0", "memcpy", 2, 10, 1), ("gpu:0", "memcpy", 10, 18, 3))
-        steps = boundaries(device_work, annotations(("load", 0, 0, 2), ("load", 1, 2, 4), ("load", 2, 4, 5)))
-        assert table(steps, *WINDOW) == [(0, 0, 10), (1, 10, 18), (2, 18, 18)]
-
-    @pytest.mark.parametrize("kind", ["memcpy", "memset"])
-    def test_a_step_of_copies_alone_among_others_ends_with_its_annotation(self, kind):
-        device_work = work(("gpu:0", "compute", 1, 5, 1), ("gpu:0", kind, 16, 29, 15), ("gpu:0", "compute", 21, 26, 21))
-        steps = boundaries(device_work, annotations(*(("train", at, 10 * at, 10 * at + 10) for at in range(3))))
-        assert table(steps, *WINDOW) == [(0, 0, 10), (1, 10, 20), (2, 20, 30)]
-        assert steps_of(steps, device_work) == [0, 1, 2]
+    def test_a_step_of_copies_alone_ends_with_them(self):
+        device_work = work(("gpu:0", "memcpy", 2, 10, 1))
+        assert table(boundaries(device_work, annotations(("load", 0, 0, 2))), *WINDOW) == [(0, 0, 10)]
 
     def test_annotations_of_a_host_that_ran_ahead_tell_no_steps_without_launches(self):
         """Six steps of 20 on the device, which the host went through in 2 each."""
@@ -608,11 +600,11 @@ def launched_steps(draw):
         steps.append((start, at))
     launched = [start for start, _ in steps] + draw(st.lists(st.integers(4, at + 3), max_size=6))
     rows = []
-    for moment in launched:
+    for number, moment in enumerate(launched):
         kind = st.sampled_from(["compute", "collective", "memcpy", "memset"])
         start = moment + draw(small)
         device = draw(st.sampled_from(["gpu:0", "gpu:1"]))
-        rows.append((device, draw(kind), start, start + draw(small), moment))
+        rows.append((device, "compute" if number < len(steps) else draw(kind), start, start + draw(small), moment))
     return steps, rows
 
 
@@ -627,13 +619,10 @@ def test_launched_work_is_of_the_step_that_launched_it_which_ends_when_it_is_don
     found = boundaries(device_work, annotations(*(("train", at, *step) for at, step in enumerate(steps))))
     assert steps_of(found, device_work) == [-1 if at == len(steps) else at for at in place]
     edge = max([first, *(row[3] for row in rows if row[4] < first and row[1] in ("compute", "collective"))])
-    holds_open = [at for at, row in zip(place, rows, strict=True) if row[1] in ("compute", "collective")]
-    # Where no step did more than copy, copies end them.
-    ending = ("compute", "collective") if {*holds_open} & {*range(len(steps))} else ("memcpy", "memset")
     expected = []
     for at, (_, host_end) in enumerate(steps):
         own = [row for row, of_step in zip(rows, place, strict=True) if of_step == at]
-        end = max(host_end, *(row[3] for row in own if row[1] in ending), edge if at else 0)
+        end = max(host_end, *(row[3] for row in own if row[1] in ("compute", "collective")), edge if at else 0)
         edge = min(edge, end)
         expected.append((edge, end, min(row[2] for row in own), max(row[3] for row in own), len(own)))
         edge = end

@@ -89,7 +89,6 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     first begins with its annotation, or when the work launched before it is done, or without annotation with its own
     first row. So time between two annotations belongs to the step that comes, and work that a host dispatches ahead of
     the devices counts where it runs. A copy of no program does not hold a step open: the next one computes beside it.
-    Only where no step of a clock did more than copy, or where no annotation tells when it ends, its copies end it.
 
     A row is of the step whose time on the thread that launched it (from the end of the annotation before) holds its
     launch, by the annotations of that thread, else of its process, else of its host; or whose group or execution it
@@ -367,10 +366,7 @@ def _windows(
     rows: Rows, step_marks: Marks, clock: str, steps: NDArray[np.int64], linked: NDArray[np.int64], reach: _Reach
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The start and end of the steps of one clock."""
-    device_end, has_none = reach.open_until[steps], reach.open_until[steps] == _NEVER
-    # An annotation ends a step that launched copies alone, unless that is what all of them did.
-    if step_marks.host is None or has_none.all():
-        device_end = np.where(has_none, reach.last_end[steps], device_end)
+    device_end = np.where(reach.open_until[steps] == _NEVER, reach.last_end[steps], reach.open_until[steps])
     if step_marks.host is None:
         end = np.maximum.accumulate(device_end)
         begin = int(reach.first_start[steps[0]])
