@@ -297,3 +297,15 @@ def test_between_several_verdicts_the_chance_of_stalls_is_shared():
 
 def _outcome(a, b):
     return verdict(a, b).outcome
+
+
+def test_a_median_that_is_proven_slower_stays_slower_where_a_stall_of_the_other_side_hides_it_in_the_mean():
+    """One capture a side: what the mean did cannot be judged, and takes back no slower median, but a faster one."""
+    rng = np.random.default_rng(3)
+    fast, slow = (np.round(level * rng.normal(1, 0.01, 40)).astype(np.int64) for level in (10**9, 1.1 * 10**9))
+    stalled = fast.copy()
+    stalled[20] *= 20
+    slower = verdict([stalled], [slow], floor=0.02)
+    assert (slower.of_typical, slower.outcome) == (Change.SLOWER, Change.SLOWER)
+    faster = verdict([slow], [stalled], floor=0.02)
+    assert (faster.of_typical, faster.outcome) == (Change.FASTER, Change.INCONCLUSIVE)

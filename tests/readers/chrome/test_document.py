@@ -423,6 +423,7 @@ def test_a_list_of_events_in_an_object_is_read_where_there_is_no_other(tmp_path,
         '{"text": "]}", "data": {"list": 0, "more": %s}, "last": {}}',
         '{"runs": [1, {"data": []}, {"of": [%s]}]}',
         '{"more": {"traceEvents": 5}, "data": %s}',
+        '{"more": {"traceEvents": [ ]}, "data": {"run": %s}}',
     ],
 )
 def test_a_valid_file_whose_only_list_is_in_another_object_is_read_as_that_object(tmp_path, monkeypatch, text, piece):
