@@ -26,6 +26,7 @@ from tracekit.timeline.instances import Unseen, unseen
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS, Trace
 
+US = 10**6
 NOTHING = explain(events())
 NO_TIMELINE = timeline_of(events())
 ADVICE = Path(__file__).parents[2] / "docs" / "advice.md"
@@ -412,6 +413,30 @@ def test_where_work_was_launched_while_others_were_busy_the_turns_were_ahead():
     for called_at, ahead in (((0, 1, 2), 2 / 3), ((-9, 100, 200), 0.0)):
         calls = [("t", at, at + 1, number) for number, at in enumerate(called_at)]
         assert turns_taken(trace(rows, calls)).evidence["ahead"] == pytest.approx(ahead)
+
+
+@pytest.mark.parametrize(("launches_a_gap", "is_told"), [(1, True), (3, False)])
+def test_late_launches_of_which_gaps_follow_half_or_more_say_so(launches_a_gap, is_told):
+    """Every millisecond so many kernels, launched together, and nothing is recorded of the host meanwhile."""
+    rows, calls = [], []
+    for number in range(12 * launches_a_gap):
+        turn, place = divmod(number, launches_a_gap)
+        at = (1000 * turn + 10 * place) * US
+        calls.append(("t", at, at + US, number, "cudaLaunchKernel"))
+        rows.append(("gpu:0", "a", "compute", at + 5 * US, at + 15 * US, {"correlation_id": number}))
+    timeline = timeline_of(trace(rows, calls))
+    why = idle(timeline)
+    found = advice.idle_causes(timeline, partition(timeline), why, host_api(timeline, why.gaps))
+    (late,) = (finding for finding in found if finding.rule == "host_bound")
+    assert late.evidence["host"] == "working"
+    assert late.evidence.get("each_launch", False) is is_told
+
+
+def test_compiling_again_in_a_step_of_several_clocks_names_it_once():
+    gaps = idle(timeline_of(two_gpus(0)))
+    compiling = pd.DataFrame({"device": ["gpu:0"], "cause": ["compiling"], "gaps": [1], "idle_ps": [90]})
+    found = advice.compiled(partition(two_gpus(0)), replace(gaps, by_device=compiling), [6, 6, 9])
+    assert found.evidence["again"] == [6, 9]
 
 
 def test_gaps_whose_time_may_all_be_recorded_add_nothing_to_what_is_not():

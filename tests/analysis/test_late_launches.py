@@ -106,6 +106,11 @@ def test_getting_memory_from_the_runtime_is_neither_launching_nor_copying():
     assert names == {"allocating_ps": "cuMemHostAlloc", "copying_ps": "ArrayImpl.copy_to_host_async"}
 
 
+@pytest.mark.parametrize("call", ["cudaFree", "cuMemFreeHost", "cudaHostUnregister"])
+def test_giving_memory_back_counts_as_getting_it(call):
+    assert own_work((call, 160, 900)) == ({"allocating": 740, "working": 150}, {"allocating_ps": call})
+
+
 @pytest.mark.parametrize(("operator", "expected"), [((95, 390), (0, 290, 0)), ((200, 390), (0, 190, 100))])
 def test_an_operator_may_take_longer_for_its_launch(operator, expected):
     assert parts(launched=(-9, 390), begins=(0, 400), host_work=operators(operator)) == expected

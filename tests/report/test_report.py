@@ -91,6 +91,10 @@ def test_more_cpu_devices_than_cores_are_called_time_sharing():
         "2 devices time-shared 1.5 cores, 2.00 busy at once on average: no parallelism. "
     )
     assert report.headline == "both: time-sharing on 1.5 cores, speedup 1.00x"
+    # Of two cores two can compute at once, whatever the devices.
+    three = events(*[(f"cpu:{at}", "compute", 0, 10) for at in range(3)])
+    told = "3 devices time-shared 2 cores, 3.00 busy at once on average: at most 2 computed in parallel."
+    assert told in analyse(trace(three, capture={"usable_cores": 2})).verdict
     assert "2 CPU devices share 1.5 cores" in " ".join(report.notes)
 
 

@@ -305,10 +305,8 @@ def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: 
     """Idle time of a cause that a user can act on; for late launches, with what the host did mostly instead, and if it
     had waited, in which of its `calls` mostly."""
     findings = []
-    # What compared phases do not use stands idle on purpose, and is not in the partition.
-    of_devices = idle.by_device[idle.by_device["device"].isin(partition["device"])]
     for cause, (rule, threshold) in IDLE.items():
-        rows = of_devices[of_devices["cause"] == cause]
+        rows = idle.by_device[idle.by_device["cause"] == cause]
         cost, share = _cost(rows["idle_ps"], partition)
         if share >= threshold:
             evidence: dict[str, Any] = {"gaps": int(rows["gaps"].sum())}

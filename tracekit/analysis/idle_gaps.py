@@ -63,8 +63,10 @@ class Gaps:
 
     def main_cause(self, gaps: NDArray[np.int64]) -> str | None:
         """The cause of at least half of the time of these idle intervals together, None without one."""
-        count = np.diff(self.first_piece, append=len(self.pieces))
-        at = iv.ranges(self.first_piece[gaps], count[gaps])
+        # Of these alone, as it is asked for each name of a call.
+        is_last = gaps == len(self.first_piece) - 1
+        end = np.where(is_last, len(self.pieces), self.first_piece[np.where(is_last, gaps, gaps + 1)])
+        at = iv.ranges(self.first_piece[gaps], end - self.first_piece[gaps])
         times = iv.sums(self.pieces[at, 1] - self.pieces[at, 0], self.cause[at], len(CAUSES))
         most = int(np.argmax(times))
         return str(CAUSES[most]) if times[most] and times[most] >= _MOST * sum(times) else None

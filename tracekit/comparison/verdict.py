@@ -163,7 +163,7 @@ def _judged(sides: Sequence[Sequence[NDArray[np.float64]]], floor: float | None,
 
 def _with_mean(typical: Change, its: MeanUnit | None, enough: bool) -> Change:
     """The verdict on the typical and the mean unit: slower where either is, since a run takes as long as its mean says;
-    inconclusive where the mean differs and captures are too few to judge it."""
+    else inconclusive where the mean differs and captures are too few to judge it."""
     if its is None or typical is Change.NOT_TESTED:
         return typical
     of_mean = Change.SLOWER if its.is_longer else Change.FASTER

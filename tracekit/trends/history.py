@@ -53,8 +53,9 @@ CHANGE_COLUMNS = {
 FOLLOWED = ("step-time", "wall", "idle", "overlap devices", "overlap collective", "exposed-collective", "exposed-copy")
 
 
-# Measures that only the whole trace has, and those that only a phase has.
+# So many runs that do not stand in a row are named.
 _MOST_NAMED = 4
+# Measures that only the whole trace has, and those that only a phase has.
 _OF_WHOLE, _OF_PHASE = frozenset({"step-time"}), frozenset({"speedup"})
 
 

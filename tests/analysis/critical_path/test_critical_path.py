@@ -355,6 +355,11 @@ def test_a_host_that_runs_ahead_is_on_no_path_but_the_first():
     assert parts.loc[1:, "queue gap"].tolist() == [2] * 5
     assert parts.loc[1:].drop(columns=["compute", "queue gap"]).to_numpy().sum() == 0
     assert result.busy_ratio == 6 * 98 / (10 + 6 * 100 - 1)
+    # A device that did nothing in the steps is not told of.
+    aside = ("gpu:1", "s", "compute", 5000 * US, 5001 * US)
+    beside = timeline_of(trace([*rows_of, aside], calls, annotations))
+    table = timeline.steps.table.assign(left_out=pd.Series([None] * 6, dtype="str"))
+    assert critical_path(beside, table).busy_ratio == result.busy_ratio
     assert result.queued_ratio == 11 / 12
     assert result.is_device_bound
     # Without one of the two kernels each step takes half; the first row still comes at 10.

@@ -135,6 +135,17 @@ def test_the_latency_of_a_device_is_told_by_ten_rows_that_found_it_idle():
     assert graph_of(both).latency_ps.tolist() == [10, 0]
 
 
+@pytest.mark.parametrize(("after_us", "latency_us"), [(30, 34), (100, 104), (101, 0)])
+def test_a_latency_is_told_up_to_a_tenth_of_a_millisecond_after_the_call(after_us, latency_us):
+    """An MI300X takes 30 us, CPU devices 40 to 80."""
+    rows_of = [
+        ("gpu:0", "a", "compute", (1000 * k + 4 + after_us) * US, (1000 * k + 500) * US, {"correlation_id": k})
+        for k in range(12)
+    ]
+    calls = [("t", 1000 * k * US, (1000 * k + 4) * US, k) for k in range(12)]
+    assert graph_of(trace(rows_of, calls)).latency_ps.tolist() == [latency_us * US, 0]
+
+
 def test_what_starts_long_after_its_call_had_returned_tells_no_latency():
     """On gpu:1 each row waits for one of gpu:0, and nothing says so: its shortest delay is no launch latency."""
     events, calls = [], []

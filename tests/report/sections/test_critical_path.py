@@ -23,8 +23,8 @@ def test_the_median_step_comes_first_and_what_it_would_save():
         "transfer, 9.2 % memcpy.",
         "It would take 77.00 µs (-11.5 %) without collectives, 79.00 µs (-9.2 %) without copies, 71.00 µs (-18.4 %) "
         "without host time.",
-        "The devices were busy for 71.8 % of it on average, and 62.5 % of what was launched was queued before its "
-        "turn.",
+        "The devices with work were busy for 71.8 % of it on average, and 62.5 % of what was launched was queued "
+        "before its turn.",
     ]
     parts, longest, removed, dependencies = brief(result).values()
     assert parts == (
@@ -139,7 +139,7 @@ def test_without_enough_evidence_what_if_is_refused_with_the_reason():
         "Nothing in the trace explains these stretches of it: 30 ps on gpu:1 before compute.",
         "Its time without collectives, copies or host time cannot be estimated: no dependency explains 75.0 % of its "
         "critical path.",
-        "The devices were busy for 25.0 % of it on average.",
+        "The devices with work were busy for 25.0 % of it on average.",
     ]
     assert [title for title, _, _ in brief(result).values()] == [
         "Critical path by part",

@@ -74,6 +74,16 @@ def test_launches_that_kept_up_and_clocks_that_disagree_are_said_to_be_so():
     )
 
 
+def test_a_device_that_nothing_was_launched_for_in_a_part_is_not_called_starved():
+    other = [{**row(at, at + 9, 100 + at), "device": "gpu:1"} for at in (0, 200)]
+    events = work(*(row(10 * at, 10 * at + 10, at) for at in range(20)), *other)
+    launches = calls(*((at, -1, 0) for at in range(20)), (100, -1, 0), (300, 199, 200))
+    part = timeline_of(Trace(events, launches=launches)).inside((50, 150))
+    result = analysis.launches(part)
+    assert dict(zip(result.queue["device"], result.queue["starved_ratio"], strict=True)) == {"gpu:0": 0, "gpu:1": 1}
+    assert section(result).sentences == ("The host kept up: no device was starved for more than 1.0 % of its time.",)
+
+
 def test_calls_whose_delays_are_all_unknown_have_dashes():
     result = section_of(work(row(0, 50, 1)), calls((1, 3, 4)))
     assert brief(result)["launches.latency"][2] == [["launch", "1", "-", "-", "-"]]

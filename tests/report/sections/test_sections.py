@@ -146,6 +146,17 @@ def test_a_loss_of_one_device_and_one_of_all_are_on_one_scale():
     )
 
 
+def test_devices_that_take_turns_and_wait_for_each_other_are_one_entry():
+    turns = Recommendation("took_turns", "Serialized.", "start all.", share=0.5)
+    waiting = "waiting for a collective or another device"
+    sections = [
+        Section("findings", "What to try", findings=(turns,)),
+        Section("offenders", "Top offenders", ("Idle.",), share=0.4, loss=waiting),
+        Section("host_api", "Host", ("Fell idle.",), share=0.4, loss=waiting),
+    ]
+    assert [line.sentence for line in highlights(sections)] == ["Serialized."]
+
+
 def test_what_is_lost_to_one_thing_is_one_entry():
     finding = Recommendation("host_bound", "Late launches.", "launch more.", share=0.5)
     sections = [

@@ -75,7 +75,7 @@ def test_slow_steps_stand_for_what_they_took_beyond_the_median():
     assert section_of(*run([10, 10, 10, 4, 10, 10])).share == 0.0
 
 
-def test_where_all_devices_took_longer_they_were():
+def test_what_all_devices_did_longer_reads_as_of_several():
     marks, rows, start = [], [], 0
     for step, wall in enumerate([10, 10, 10, 40, 10, 10]):
         end = start + wall * MS
@@ -85,7 +85,7 @@ def test_where_all_devices_took_longer_they_were():
             rows += [(device, "collective", start + 5 * MS, end, start)]
         start = end
     (sentence,) = section_of(work(*rows), annotations(*marks)).sentences
-    assert sentence.endswith("Step 3 took 40.00 ms: all devices were in collectives 30.00 ms longer.")
+    assert sentence.endswith("Step 3 took 40.00 ms: all devices ran collectives 30.00 ms longer.")
 
 
 def test_a_fast_step_is_told_as_such():

@@ -215,7 +215,7 @@ def _busy(result: CriticalPath) -> list[str]:
     if result.busy_ratio is None:
         return []
     steps = "it" if len(result.steps) == 1 else f"these {_all_steps(result, 'step')}"
-    busy = f"The devices were busy for {percent(result.busy_ratio)} of {steps} on average"
+    busy = f"The devices with work were busy for {percent(result.busy_ratio)} of {steps} on average"
     if result.queued_ratio is None:
         return [f"{busy}."]
     queued = f"{percent(result.queued_ratio)} of what was launched was queued before its turn"

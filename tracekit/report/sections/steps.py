@@ -25,7 +25,7 @@ from tracekit.units import factor, percent, quantity, time
 
 # Rows that a face without limits shows, and rows where there is little room.
 _MOST, _BRIEF = 200, 8
-_GREW = {"compute": "computed", "memory": "copied", "idle": "idled", "collective": "was in collectives"}
+_GREW = {"compute": "computed", "memory": "copied", "idle": "idled", "collective": "ran collectives"}
 _LEFT_OUT = {"cut": "cut by the edge of the profile", "compiles": "compiling", "warm-up": "warm-up"}
 
 
@@ -121,10 +121,7 @@ def _unnamed(result: Steps) -> list[str]:
 
 
 def _grew(step: dict[str, Any]) -> str:
-    grew = _GREW[step["slow_part"]]
-    if step["slow_device"] == "all devices":
-        grew = grew.replace("was ", "were ")
-    return f"{step['slow_device']} {grew} {time(step['slow_ps'])} longer"
+    return f"{step['slow_device']} {_GREW[step['slow_part']]} {time(step['slow_ps'])} longer"
 
 
 def _lengths(result: Steps) -> Table:
