@@ -7,6 +7,7 @@ from io import StringIO
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 from rich.console import Console
 
 import tracekit
@@ -14,13 +15,15 @@ from tests import traces
 from tests.frames import events, spans, trace
 from tests.stepped import annotations
 from tests.traces import SIMULATED
+from tracekit.analysis.idle import Cause
 from tracekit.analysis.top_ops import OPERATION_COLUMNS
 from tracekit.columns import frame
+from tracekit.comparison import figure as picture
 from tracekit.comparison import words
 from tracekit.comparison.comparison import shares_of
 from tracekit.comparison.faces import markdown, page, show, write_comparison
 from tracekit.comparison.figure import steps_of
-from tracekit.comparison.model import CELL_COLUMNS, PART_COLUMNS
+from tracekit.comparison.model import CELL_COLUMNS, IDLE, PART_COLUMNS
 from tracekit.comparison.operations import FAMILY, NAME, OPERATOR, pair
 from tracekit.comparison.sides import captures
 from tracekit.comparison.verdict import Change
@@ -210,6 +213,16 @@ def test_steps_are_compared_where_windows_hold_different_amounts_of_work():
     assert whole.units == (6, 12)
     assert "A has 6 steps and B 12" in whole.notes[0]
     assert its.scope("whole").verdict is None
+
+
+def test_the_longest_name_of_a_part_stands_on_the_picture(monkeypatch):
+    its = tracekit.compare(run(6), run(6, length=20 * MS))
+    name = f"{IDLE}{max(Cause, key=len)}"
+    monkeypatch.setattr(picture, "steps_of", lambda scope: [("A", 0, 10), (name, 10, 20), ("B", 0, 20)])
+    drawn = picture.figure(its)
+    drawn.draw_without_rendering()
+    (shown,) = (text for text in drawn.findobj(Text) if text.get_text() == name)
+    assert shown.get_window_extent().x0 > 0
 
 
 def test_the_waterfall_sums_to_the_difference_exactly():

@@ -1,6 +1,7 @@
 """The picture of a comparison: both timelines above each other on one scale, and where the difference went below."""
 
 from collections.abc import Sequence
+from math import ceil
 
 import numpy as np
 from matplotlib import rc_context
@@ -137,7 +138,9 @@ def _waterfall(page: Page, scope: ScopeComparison, bars: Sequence[tuple[str, int
         page.margin, top + _HEAD_PX / 2, f"Where the difference went: a mean {scope.unit}", SMALL + 2, weight="bold"
     )
     longest = max(max(start, end) for _, start, end in bars) or 1
-    x0, width = _LEFT_PX, page.width - _LEFT_PX - page.margin - 170
+    names = max(drawing.measure(name, SMALL) for name, _, _ in bars)
+    x0 = max(_LEFT_PX, page.margin + ceil(names) + GAP)
+    width = page.width - x0 - page.margin - 170
     axes = page.axes((x0, top + _HEAD_PX, width, _ROW_PX * len(bars)), (0, longest), (_ROW_PX * len(bars), 0))
     for at, (name, start, end) in enumerate(bars):
         is_wall = at in (0, len(bars) - 1)
