@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tracekit.report.build import analyse
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
 from tracekit.report.section import MOST_DATA, Column, Instant, Missing, Table, Unit, table
-from tracekit.report.sections.fleet import distribution, levels
+from tracekit.report.sections.fleet import distribution, levels, section
 from tracekit.report.terminal.printout import show
 from tracekit.timeline.timeline import timeline_of
 
@@ -152,3 +153,21 @@ def test_the_time_with_so_many_devices_busy_is_told_of_levels_where_they_are_man
     assert sum(row[1] for row in result.rows) == sum(row[1] for row in exact.rows)
     few = table("concurrency", "T", columns, [(at, 1, 0.5) for at in range(20)], 0)
     assert levels(few) is few
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["rank0", "rank1"], "in 2 processes"),
+        (["node3/rank0", "node3/rank1"], "in 2 processes"),
+        (["worker-0", "worker-1"], "on 2 hosts"),
+        (["a", "rank1"], "on 2 hosts"),
+    ],
+)
+def test_ranks_whose_machines_nobody_names_are_processes(report, names, words):
+    hosts = report.fleet.hosts.head(2).assign(host=names)
+    its = section(replace(report.fleet, hosts=hosts))
+    assert its.sentences[0].startswith(f"64 devices {words};")
+    (its_table,) = (each for each in its.tables if each.key == "fleet.hosts")
+    assert its_table.columns[0].head == ("process" if "in" in words.split() else "host")
+    assert its_table.title == ("Processes, costliest first" if "in" in words.split() else "Hosts, costliest first")

@@ -25,8 +25,11 @@ from tracekit.report.section import (
     table_of,
 )
 from tracekit.units import percent, quantity, time
+from tracekit.vocabulary.ranks import process_number
 
 _BRIEF = 5
+# What the name of a process says that it is; a worker, whose name says so too, is mostly a machine.
+_PROCESSES = ("rank", "process", "task")
 # The column of a number of devices that were busy at once.
 BUSY = "devices busy"
 # Ranks that differ which are named, and rows of each list in summary.json.
@@ -47,7 +50,8 @@ def section(fleet: Fleet, why_unknown: str = "") -> Section:
     """The ranks in a few sentences, the stragglers and the hosts by what they cost; `why_unknown` says why nothing is
     known of waiting."""
     ranks, hosts = fleet.ranks, fleet.hosts
-    on_hosts = f" on {quantity(len(hosts), 'host')}" if len(hosts) > 1 else ""
+    where = "in" if _has_processes(hosts) else "on"
+    on_hosts = f" {where} {quantity(len(hosts), *_words_of(hosts))}" if len(hosts) > 1 else ""
     size = f"{quantity(len(ranks), 'device')}{on_hosts}"
     lengths = ranks["step_ps"].dropna()
     steps = f"no steps: {fleet.lacking}"
@@ -125,7 +129,20 @@ def _costs(stragglers: pd.DataFrame) -> Table:
     )
 
 
+def _has_processes(hosts: pd.DataFrame) -> bool:
+    """Whether the `hosts` of devices are processes: ranks of a job whose files do not name their machines."""
+    numbers = [process_number(str(host)) for host in hosts["host"]]
+    return all(number and number[0] in _PROCESSES for number in numbers)
+
+
+def _words_of(hosts: pd.DataFrame) -> tuple[str, str]:
+    """What one of the `hosts` is called, and several."""
+    return ("process", "processes") if _has_processes(hosts) else ("host", "hosts")
+
+
 def _hosts(hosts: pd.DataFrame) -> Table:
+    one, several = _words_of(hosts)
+
     def share(name: str) -> Any:
         return lambda row: row[name] / row["window_ps"] if row["window_ps"] else None
 
@@ -133,9 +150,9 @@ def _hosts(hosts: pd.DataFrame) -> Table:
     return table_of(
         costliest.head(MOST_ROWS),
         "fleet.hosts",
-        "Hosts, costliest first" if hosts["cost_ps"].notna().any() else "Hosts",
+        f"{several.capitalize()}{', costliest first' if hosts['cost_ps'].notna().any() else ''}",
         [
-            Field("host", Unit.NAME, "host"),
+            Field(one, Unit.NAME, "host"),
             Field("devices", Unit.COUNT, "devices"),
             Field("cost to others", Unit.TIME, "cost_ps"),
             Field("median step", Unit.TIME, "step_ps"),
