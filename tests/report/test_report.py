@@ -79,9 +79,11 @@ def test_contention_is_called_contention_and_shared_cores_are_named():
     assert together.startswith("cpu:0 and cpu:1 ")
     assert "100 %" in together
     assert rest == (
-        "No speedup over running one after the other (1.00x). Compute on cpu:1 took 2.00x as long as alone: "
+        "No speedup over running one after the other (1.00x). Compute on cpu:0 took 2.00x as long as alone: "
         "the overlapping work contends for a shared resource."
     )
+    # Of devices that are slowed alike, the finding names the one that the verdict does.
+    assert [each.evidence["device"] for each in report.advice.findings if each.rule == "contention"] == ["cpu:0"]
     assert "CPU devices share the machine's cores" in " ".join(report.notes)
 
 

@@ -360,7 +360,8 @@ def _contention(
     measured = stretch.dropna(subset=["stretch"])
     if len(measured) == 0 or pd.isna(row["speedup"]):
         return []
-    worst = records(measured.sort_values("stretch", kind="stable"))[-1]
+    # Of several that are equal the first, as the finding has it.
+    worst = records(measured.sort_values("stretch", ascending=False, kind="stable"))[0]
     if worst["stretch"] < CONTENTION:
         return []
     reason = "" if busy else ": the overlapping work contends for a shared resource"
