@@ -24,7 +24,7 @@ _FORMULA = re.compile(
 )
 _NO_FORMULA = "'"
 _NO_STRINGS = pd.Index([], dtype="str")
-_INTEGERS = pd.Int64Dtype()
+_INTEGERS, _FLOATS = pd.Int64Dtype(), pd.Float64Dtype()
 # With more of them per row, a hash table is quicker than a count of each.
 _MOST_KEYS = 4
 # Columns with more categories than this, or longer ones, have a dtype each: what is shared is kept.
@@ -356,6 +356,8 @@ def _nulls(name: str, dtype: Any, length: int) -> Any:
         return np.empty(0, exact)
     if exact == _INTEGERS:  # memory that is not written takes none
         return pd.arrays.IntegerArray(np.zeros(length, np.int64), np.ones(length, np.bool_))
+    if exact == _FLOATS:
+        return pd.arrays.FloatingArray(np.zeros(length), np.ones(length, np.bool_))
     return pd.array([None], dtype=exact).repeat(length)
 
 
@@ -377,6 +379,8 @@ def _joined(arrays: Sequence[Any]) -> Any:
     if isinstance(arrays[0].dtype, np.dtype):
         return np.concatenate([np.asarray(array) for array in arrays])
     if not isinstance(arrays[0], pd.Categorical):
+        if arrays[0].dtype in (_INTEGERS, _FLOATS) and all(array.isna().all() for array in arrays):
+            return _nulls("", arrays[0].dtype, sum(map(len, arrays)))
         return type(arrays[0])._concat_same_type(arrays)
     first, *others = (array.categories for array in arrays)
     if all(first is other or first.equals(other) for other in others):
