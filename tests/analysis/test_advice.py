@@ -81,7 +81,9 @@ def peers(straggler: bool, cost: int) -> Collectives:
             "device": ["gpu:0", "gpu:1"],
             "n": [10, 10],
             "last": [9, 1],
+            "cost_ps": [cost, 3],
             "exposed_cost_ps": [cost, 3],
+            "gain_ps": [cost, 3],
             "straggler": [straggler, False],
         }
     )

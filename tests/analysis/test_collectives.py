@@ -1,6 +1,3 @@
-from fractions import Fraction
-
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -11,19 +8,18 @@ from tests.collective_frames import row, table
 from tests.traces import needs_real
 from tracekit.analysis.collectives import (
     COLLECTIVE_COLUMNS,
-    DEVICE_COLUMNS,
     OP_COLUMNS,
     TOTAL_COLUMNS,
     Collectives,
-    at_least_so_often,
     collectives,
-    straggles,
 )
+from tracekit.analysis.stragglers import DEVICE_COLUMNS, HOST_COLUMNS
 from tracekit.columns import records
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
 
 MS = 10**9
+ALL_COLUMNS = (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, HOST_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS)
 
 
 def analyse(*row_dicts: dict, window: tuple[int, int] | None = None) -> Collectives:
@@ -115,6 +111,7 @@ def test_each_device_is_told_how_often_it_was_last_and_what_that_cost_the_others
             "last": 1,
             "cost_ps": 15 * MS,
             "exposed_cost_ps": 15 * MS,
+            "gain_ps": 5 * MS,
             "held_up_ratio": pytest.approx(7.5 / 200),
             "waiting_ps": 70 * MS,
             "transfer_ps": 42 * MS,
@@ -128,6 +125,7 @@ def test_each_device_is_told_how_often_it_was_last_and_what_that_cost_the_others
             "last": 0,
             "cost_ps": 0,
             "exposed_cost_ps": 0,
+            "gain_ps": 0,
             "held_up_ratio": 0.0,
             "waiting_ps": 40 * MS,
             "transfer_ps": 40 * MS,
@@ -141,6 +139,7 @@ def test_each_device_is_told_how_often_it_was_last_and_what_that_cost_the_others
             "last": 1,
             "cost_ps": 100 * MS,
             "exposed_cost_ps": 80 * MS,
+            "gain_ps": 30 * MS,
             "held_up_ratio": pytest.approx(40 / 200),
             "waiting_ps": 5 * MS,
             "transfer_ps": 41 * MS,
@@ -297,85 +296,11 @@ def test_the_rank_that_sends_most_tells_the_size():
     assert result.table["bytes"].tolist() == [11]
 
 
-def test_hidden_and_exposed_time_count_inside_the_window_only():
-    result = analyse(row("gpu:0", 0, 100), row("gpu:1", 60, 100), row("gpu:0", 10, 50, kind="compute"), window=(40, 80))
-    assert plain(result.table[["hidden_ps", "exposed_ps", "exposed_wait_ps"]]) == [
-        {"hidden_ps": 10, "exposed_ps": 50, "exposed_wait_ps": 10}
-    ]
-
-
-def test_a_device_that_is_last_nearly_always_and_costs_something_straggles():
-    row_dicts = [
-        row(f"gpu:{device}", 1000 * k + (100 if device == 3 else device), 1000 * k + 200)
-        for k in range(10)
-        for device in range(4)
-    ]
-    assert analyse(*row_dicts).by_device["straggler"].tolist() == [False, False, False, True]
-    # The same lateness in ever longer steps.
-    cheap = [
-        row_dict | {"start_ps": row_dict["start_ps"] * 100, "end_ps": row_dict["start_ps"] * 100 + 200}
-        for row_dict in row_dicts
-    ]
-    cheap = [row_dict | {"start_ps": row_dict["start_ps"] - row_dict["start_ps"] % 100_000} for row_dict in cheap]
-    assert not analyse(*cheap).by_device["straggler"].any()
-
-
-def test_waiting_behind_compute_makes_no_straggler():
-    row_dicts = [
-        row(f"gpu:{device}", 1000 * k + 300 * (device == 1), 1000 * k + 400, kind=kind, lane=kind)
-        for k in range(12)
-        for device in range(2)
-        for kind in ("collective", "compute")
-    ]
-    by_device = analyse(*row_dicts).by_device
-    assert by_device["cost_ps"].tolist() == [0, 12 * 300]
-    assert by_device["exposed_cost_ps"].tolist() == [0, 0]
-    assert not by_device["straggler"].any()
-
-
-@pytest.mark.parametrize(
-    ("last", "n", "devices", "held_up", "expected"),
-    [
-        (10, 10, 2, 0.05, True),
-        (9, 10, 2, 0.05, False),  # of two that are alike, in 1.1 % of cases for each
-        (8, 8, 2, 0.05, True),  # 0.4 %
-        (11, 12, 2, 0.05, True),  # 0.3 %
-        (5, 8, 8, 0.05, True),  # 0.12 %
-        (4, 8, 8, 0.05, False),  # 1.1 %, and so of any of the eight in 8 %
-        (2, 1000, 8192, 0.05, False),  # 0.7 %, though 5 standard deviations above the expected
-        (4, 10, 24, 0.05, False),
-        (5, 10, 24, 0.05, True),
-        (7, 7, 8, 0.05, False),  # too few to be a habit
-        (5, 8, 8, 0.009, False),  # costs nothing worth a word
-        (0, 0, 8, 0.5, False),
-    ],
-)
-def test_a_straggler_is_last_more_often_than_chance_lets_any_device_be(last, n, devices, held_up, expected):
-    assert straggles(last, np.full(n, 1 / devices), held_up, devices) is expected
-
-
-@given(st.lists(st.sampled_from([2, 3, 8, 64]), min_size=1, max_size=40), st.data())
-def test_the_tail_is_that_of_the_binomial_distribution_and_no_less_where_chances_differ(sizes, data):
-    times = data.draw(st.integers(0, len(sizes)))
-    exact = [Fraction(1)]  # how likely so many are, of all ways
-    for size in sizes:
-        here = [Fraction(0), *(each / size for each in exact)]
-        exact = [a + b for a, b in zip([*(each * (size - 1) / size for each in exact), Fraction(0)], here, strict=True)]
-    mean = float(np.mean([1 / size for size in sizes]))
-    tail = at_least_so_often(times, len(sizes), mean)
-    if times > len(sizes) * mean + 1:
-        assert tail >= float(sum(exact[times:])) * (1 - 1e-6)
-    if len(set(sizes)) == 1 and times > len(sizes) * mean:
-        assert tail == pytest.approx(float(sum(exact[times:])), rel=1e-6)
-    if times <= len(sizes) * mean:
-        assert tail == 1.0
-
-
 def test_without_collectives_it_says_so():
     result = analyse(row("gpu:0", 0, 10, kind="compute"))
     assert result.lacking == "The trace holds no collectives."
-    frames = (result.table, result.by_device, result.by_op, result.total)
-    for frame, columns in zip(frames, (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS), strict=True):
+    frames = (result.table, result.by_device, result.by_host, result.by_op, result.total)
+    for frame, columns in zip(frames, ALL_COLUMNS, strict=True):
         assert (len(frame), list(frame.columns)) == (0, list(columns))
 
 
@@ -384,10 +309,18 @@ def test_the_columns_have_the_dtypes_that_they_promise():
     for frame, columns in (
         (result.table, COLLECTIVE_COLUMNS),
         (result.by_device, DEVICE_COLUMNS),
+        (result.by_host, HOST_COLUMNS),
         (result.by_op, OP_COLUMNS),
         (result.total, TOTAL_COLUMNS),
     ):
         assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == columns
+
+
+def test_hidden_and_exposed_time_count_inside_the_window_only():
+    result = analyse(row("gpu:0", 0, 100), row("gpu:1", 60, 100), row("gpu:0", 10, 50, kind="compute"), window=(40, 80))
+    assert plain(result.table[["hidden_ps", "exposed_ps", "exposed_wait_ps"]]) == [
+        {"hidden_ps": 10, "exposed_ps": 50, "exposed_wait_ps": 10}
+    ]
 
 
 @st.composite

@@ -397,6 +397,9 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
         row |= {key: KEYS_OF_WORDS.get(row[key], row[key]) for key in ("edge", "what") if key in row}
     for counts_of in [*(kind for device in saved["devices"] for kind in device["kinds"].values()), *saved["guessed"]]:
         counts_of["events"] = counts_of.pop("intervals")
+    if summary["collectives"]:  # schema 1 knew nothing of late hosts, nor of what a device would save if on time
+        assert summary["collectives"].pop("by_host") == []
+        assert {row.pop("gain_ps") for row in summary["collectives"]["by_device"]} == {None}
     for key in set(saved) - {"schema", "important", "notes", "findings"}:
         if isinstance(saved[key], dict):
             assert {part: value for part, value in summary[key].items() if part not in counts} == {

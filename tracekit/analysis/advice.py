@@ -23,6 +23,7 @@ from tracekit.analysis.machine import Machine
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.program import Program, graphs_turned_off, in_loops, program
+from tracekit.analysis.stragglers import worst
 from tracekit.columns import records
 from tracekit.devices import type_of
 from tracekit.timeline.instances import Unseen
@@ -197,13 +198,17 @@ def _most_exposed(by_op: pd.DataFrame) -> str | None:
 
 
 def late_peer(partition: pd.DataFrame, collectives: Collectives) -> Finding | None:
-    """One device for which the others waited in collectives, with nothing computing beside."""
-    stragglers = collectives.by_device[collectives.by_device["straggler"]]
-    if not len(stragglers):
+    """One device, or a host with all its devices, for which the others waited in collectives, with nothing computing
+    beside. Of a host, and of a device that is not late alone, `gain_ps` is what its being on time would save."""
+    stragglers = worst(collectives.by_device, collectives.by_host, "exposed_cost_ps")
+    if not stragglers:
         return None
-    straggler = records(stragglers.sort_values("exposed_cost_ps", ascending=False, kind="stable"))[0]
+    straggler = stragglers[0]
     cost, share = _cost([straggler["exposed_cost_ps"]], partition)
-    evidence = {"device": straggler["device"], "last": int(straggler["last"]), "n": int(straggler["n"])}
+    who = {name: straggler[name] for name in ("device", "host", "devices") if name in straggler}
+    evidence: dict[str, Any] = who | {name: int(straggler[name]) for name in ("last", "n")}
+    if not straggler.get("is_alone"):
+        evidence["gain_ps"] = int(straggler["gain_ps"])
     return Finding("late_peer", cost, share, evidence) if share >= LATE_PEER else None
 
 

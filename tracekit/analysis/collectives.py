@@ -4,7 +4,6 @@ An instance is one collective on all its devices (tracekit.timeline.collectives)
 that of the last device; what is left of its time is transfer.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
+from tracekit.analysis.stragglers import DEVICE_COLUMNS, HOST_COLUMNS, Members, by_number, late_devices, late_hosts
 from tracekit.columns import frame
 from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, Unseen
 from tracekit.timeline.rows import Rows
@@ -54,22 +54,6 @@ COLLECTIVE_COLUMNS = {
     "at_least": "bool",
     "reason": "str",
 }
-DEVICE_COLUMNS = {
-    "device": "str",
-    "collectives": "int64",
-    "n": "int64",
-    "last": "int64",
-    "expected_last": "Float64",
-    "cost_ps": "Int64",
-    "exposed_cost_ps": "Int64",
-    "held_up_ratio": "Float64",
-    "straggler": "bool",
-    "waiting_ps": "Int64",
-    "transfer_ps": "Int64",
-    "device_time_ps": "int64",
-    "hidden_ps": "int64",
-    "exposed_ps": "int64",
-}
 OP_COLUMNS = {
     "category": "str",
     "ranks": "Int64",
@@ -97,13 +81,6 @@ TOTAL_COLUMNS = {
     "exposed_ps": "int64",
 }
 
-# Fewer collectives do not show a habit.
-FEWEST = 8
-# Were all alike, this is how likely it may be at most that any of them is last as often as a straggler.
-BY_CHANCE = 0.01
-# A smaller share of the window, lost by each of the others, is not worth a word.
-WORTH_TELLING = 0.01
-
 _NONE_WHOLE = "No collective is in this part of the trace with all its time and devices: waiting is not known."
 _NOT_ALL = "not seen on all its ranks, so its waiting is not known"
 
@@ -121,7 +98,8 @@ class Collectives(
     """The collectives of a trace, per instance, per device, and per operation and size.
 
     `table` (COLLECTIVE_COLUMNS): one row per instance, by first start. `by_device` (DEVICE_COLUMNS): one row per device
-    that ran any. `by_op` (OP_COLUMNS): one row per category, number of ranks and power of two of bytes, that of most
+    that ran any. `by_host` (HOST_COLUMNS): one row per host, where several took part, some with several devices; none
+    else. `by_op` (OP_COLUMNS): one row per category, number of ranks and power of two of bytes, that of most
     device time first. `total` (TOTAL_COLUMNS): one row, or none. `alone`: why nothing is known of waiting, skew and
     stragglers, "" if it is. `notes`: what could not be matched, or only under an assumption. `lacking`: why there is
     nothing at all, "" if there is.
@@ -129,58 +107,12 @@ class Collectives(
 
     table: pd.DataFrame
     by_device: pd.DataFrame
+    by_host: pd.DataFrame
     by_op: pd.DataFrame
     total: pd.DataFrame
     alone: str
     notes: tuple[str, ...]
     lacking: str
-
-
-@dataclass(frozen=True)
-class _Members:
-    """The c rows of collectives by instance, then device; columns have shape (c,) unless said, times are in ps.
-
-    `at` is the place of each in Rows. `first` (m,) is where the rows of each of the m instances begin, `size` how many
-    the row's instance has, `shared` whether those are several, and all that take part. `wait` is the time from the
-    row's own start to `last_start`, the last start in its instance, or to its own end where the device left before.
-    `late` tells the rows that started last, `lates` how many those are. `hidden` is what of its time inside the window
-    ran behind its device's compute, `exposed` what ran beside it, and `exposed_wait` what of its wait did.
-    """
-
-    at: Column
-    first: Column
-    size: Column
-    shared: Mask
-    device: Column
-    start: Column
-    end: Column
-    last_start: Column
-    wait: Column
-    late: Mask
-    lates: Column
-    hidden: Column
-    exposed: Column
-    exposed_wait: Column
-
-    def over(self, function: np.ufunc, values: Column) -> Column:
-        """`function` over the values (c,) of each instance, shape (m,)."""
-        reduced: Column = function.reduceat(values, self.first)
-        return reduced
-
-    def each(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The value (m,) of its instance for every row."""
-        return np.repeat(values, self.size[self.first])
-
-    def cost(self, waits: Column) -> Column:
-        """What the lateness of each row cost its instance: `waits` (c,), summed, for the row that started last.
-
-        Rows that started last together share the sum equally, the first of them the odd picoseconds. So the costs are
-        the waits, exactly.
-        """
-        sums = self.each(self.over(np.add, waits))
-        lates_before: Column = np.cumsum(self.late) - self.late
-        turn = lates_before - self.each(lates_before[self.first])
-        return np.where(self.late, sums // self.lates + (turn < sums % self.lates), 0)
 
 
 def collectives(timeline: Timeline, missing: str = "") -> Collectives:
@@ -194,18 +126,26 @@ def collectives(timeline: Timeline, missing: str = "") -> Collectives:
     """
     rows, unions, instances = timeline.rows, timeline.unions, timeline.collectives
     if not (instances.instance >= 0).any():
-        table, by_device, by_op, total = map(frame, (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS))
-        return Collectives(table, by_device, by_op, total, "", (), "The trace holds no collectives.")
+        table, by_device, by_host = map(frame, (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, HOST_COLUMNS))
+        by_op, total = frame(OP_COLUMNS), frame(TOTAL_COLUMNS)
+        return Collectives(table, by_device, by_host, by_op, total, "", (), "The trace holds no collectives.")
     members = _members(rows, instances, unions, timeline.world_size or 0)
     table = _table(rows, members, instances)
-    by_device = _by_device(rows, members, table["last"].notna().to_numpy(), unions)
+    by_device = late_devices(rows, members, unions)
+    by_host = late_hosts(rows, members, unions, by_device, _residuals(timeline.trace.hosts))
     alone = _unknown_waiting(by_device, missing, why_unseen(timeline))
     if alone and not missing and timeline.is_narrowed:
         alone = _NONE_WHOLE
-    return Collectives(table, by_device, _by_op(members, table), _total(members), alone, instances.notes, "")
+    return Collectives(table, by_device, by_host, _by_op(members, table), _total(members), alone, instances.notes, "")
 
 
-def _members(rows: Rows, instances: CollectiveInstances, unions: Unions, world_size: int) -> _Members:
+def _residuals(hosts: pd.DataFrame) -> dict[str, int]:
+    """By how much, in ps, the clock of each host may still be off, of those where that is known."""
+    known = hosts[hosts["residual_ps"].notna()]
+    return dict(zip(known["host"].astype(str), known["residual_ps"].abs().astype(int), strict=True))
+
+
+def _members(rows: Rows, instances: CollectiveInstances, unions: Unions, world_size: int) -> Members:
     """The rows of collectives, of which there is at least one; `world_size` ranks take part where nothing else says how
     many, 0 if that is not known."""
     instance = instances.instance
@@ -218,7 +158,7 @@ def _members(rows: Rows, instances: CollectiveInstances, unions: Unions, world_s
     late, wait = start == last_start, np.minimum(last_start, end) - start
     hidden, exposed, exposed_wait = (np.zeros(len(at), np.int64) for _ in range(3))
     ranks = np.where(instances.ranks > 0, instances.ranks, world_size)
-    for number, places in _by_number(device):
+    for number, places in by_number(device):
         name = rows.devices[number]
         window = unions.windows.get(rows.clocks[number], iv.EMPTY)
         compute = unions.devices[name].compute if name in unions.devices else iv.EMPTY
@@ -227,7 +167,7 @@ def _members(rows: Rows, instances: CollectiveInstances, unions: Unions, world_s
         exposed[places] = iv.within(window, spans) - hidden[places]
         waiting = iv.intervals(start[places], start[places] + wait[places])
         exposed_wait[places] = iv.within(window, waiting) - iv.within(compute, waiting)
-    return _Members(
+    return Members(
         at=at,
         first=first,
         size=np.repeat(sizes, sizes),
@@ -255,14 +195,7 @@ def _nearly(sizes: Column, ranks: Column) -> Mask:
     return nearly
 
 
-def _by_number(device: Column) -> list[tuple[int, Column]]:
-    """Each number in `device`, and where it stands."""
-    order = np.argsort(device.astype(np.min_scalar_type(device.max())), kind="stable")
-    begins = np.flatnonzero(np.diff(device[order], prepend=-1))
-    return [(int(device[places[0]]), places) for places in np.split(order, begins[1:])]
-
-
-def _table(rows: Rows, members: _Members, instances: CollectiveInstances) -> pd.DataFrame:
+def _table(rows: Rows, members: Members, instances: CollectiveInstances) -> pd.DataFrame:
     """One row per instance."""
     events_at = rows.at[members.at]
     first_event = events_at[members.first]
@@ -323,7 +256,7 @@ def _texts(rows: Rows, column: str, places: Column) -> NDArray[np.object_]:
     return np.array([*rows.labels(column), None], object)[rows.events[column].cat.codes.to_numpy()[places]]
 
 
-def _last_device(rows: Rows, members: _Members) -> NDArray[np.object_]:
+def _last_device(rows: Rows, members: Members) -> NDArray[np.object_]:
     """The device that started last in each instance (m,); None where several did, or where there is no other."""
     place = members.over(np.maximum, np.where(members.late, members.device, -1))
     names = np.array([*rows.devices, None], object)
@@ -379,77 +312,7 @@ def _join_reasons(reasons: Sequence[tuple[NDArray[np.bool_], str]]) -> NDArray[n
     return np.array(texts, object)[codes]
 
 
-def _by_device(rows: Rows, members: _Members, has_last: Mask, unions: Unions) -> pd.DataFrame:
-    """One row per device: how often it was last, what that cost the others, and where its own time went.
-
-    `has_last` (m,): whether one device was last in the instance.
-    """
-    cost, exposed_cost = members.cost(members.wait), members.cost(members.exposed_wait)
-    has_one_last = members.each(has_last)
-    was_last, time = members.late & has_one_last, members.end - members.start
-    data = []
-    by_number = _by_number(members.device)
-    for device, device_members in by_number:
-        shared_members = device_members[members.shared[device_members]]
-        chance = 1 / members.size[shared_members[has_one_last[shared_members]]]
-        last_count = int(was_last[shared_members].sum())
-        window = iv.total(unions.windows.get(rows.clocks[device], iv.EMPTY))
-        lost_ps = float((exposed_cost[shared_members] / (members.size[shared_members] - 1)).sum())
-        ratio = lost_ps / window if window else 0.0
-        any_shared = len(shared_members) > 0
-        row = (
-            rows.devices[device],
-            len(device_members),
-            len(shared_members),
-            last_count,
-            float(chance.sum()) if any_shared else None,
-            iv.sum_exactly(cost[shared_members]) if any_shared else None,
-            iv.sum_exactly(exposed_cost[shared_members]) if any_shared else None,
-            ratio if any_shared and window else None,
-            straggles(last_count, chance, ratio, len(by_number)),
-            iv.sum_exactly(members.wait[shared_members]) if any_shared else None,
-            iv.sum_exactly(time[shared_members] - members.wait[shared_members]) if any_shared else None,
-            iv.sum_exactly(time[device_members]),
-            iv.sum_exactly(members.hidden[device_members]),
-            iv.sum_exactly(members.exposed[device_members]),
-        )
-        data.append(row)
-    return frame(DEVICE_COLUMNS, data)
-
-
-def straggles(times_last: int, chance: NDArray[np.float64], held_up_ratio: float, devices: int) -> bool:
-    """Whether a device that was last `times_last` times is a straggler among so many devices.
-
-    `chance` (n,): how likely it is last in each of its n collectives in which one device was, if all are alike: one
-    over their number. That it is last so often must then be no more likely than BY_CHANCE for any of the devices
-    (Bonferroni), in FEWEST collectives or more; and it must have held up each of the others for WORTH_TELLING of the
-    window, on average.
-    """
-    if len(chance) < FEWEST or held_up_ratio < WORTH_TELLING:
-        return False
-    return at_least_so_often(times_last, len(chance), float(chance.mean())) <= BY_CHANCE / devices
-
-
-def at_least_so_often(times: int, trials: int, chance: float) -> float:
-    """How likely it is that what has this chance, in 0..1, happens so many `times` or more in the trials.
-
-    The tail of the binomial distribution, in its first terms. Where chances differ, that of their mean is no less than
-    the true one beyond the expected number: Hoeffding (1956), https://doi.org/10.1214/aoms/1177728178.
-    """
-    if times <= trials * chance or chance >= 1:
-        return 1.0
-    log_of_ways = math.lgamma(trials + 1) - math.lgamma(times + 1) - math.lgamma(trials - times + 1)
-    term = math.exp(log_of_ways + times * math.log(chance) + (trials - times) * math.log1p(-chance))
-    total = term
-    for number in range(times, trials):
-        term *= (trials - number) / (number + 1) * chance / (1 - chance)
-        total += term
-        if term < total * 1e-9:
-            break
-    return min(total, 1.0)
-
-
-def _by_op(members: _Members, table: pd.DataFrame) -> pd.DataFrame:
+def _by_op(members: Members, table: pd.DataFrame) -> pd.DataFrame:
     """One row per category, number of ranks and size, the one that took most device time first."""
     is_shared = members.shared[members.first]
     sizes = table["bytes"].to_numpy(np.int64, na_value=0)
@@ -472,7 +335,7 @@ def _by_op(members: _Members, table: pd.DataFrame) -> pd.DataFrame:
     return frame(OP_COLUMNS, table_by_op)
 
 
-def _total(members: _Members) -> pd.DataFrame:
+def _total(members: Members) -> pd.DataFrame:
     """All collectives in one row; the wait's ratio is over the device time of those seen on several devices."""
     is_shared = members.shared
     waiting = iv.sum_exactly(members.wait[is_shared])

@@ -57,6 +57,10 @@ HOST_COLUMNS = {
     "idle_ps": "int64",
     "step_ps": "Int64",
     "cost_ps": "Int64",
+    "last": "Int64",
+    "collectives": "Int64",
+    "waited_ps": "Int64",
+    "straggler": "bool",
 }
 BIN_COLUMNS = {"name": "str", "first": "Int64", "last": "Int64", "steps": "int64"}
 CELL_COLUMNS = {
@@ -93,7 +97,9 @@ class Fleet:
     of the window), `differs_in` says in what, and `differs_by` by how much of the window. `role` tells the ranks
     that stand for all where each is drawn, at most DRAWN: "straggler", "outlier", "median", and where there are few of
     these the ranks of "least" and "most" compute. `hosts` (HOST_COLUMNS) are sums over the devices of each host,
-    `step_ps` the median of their medians.
+    `step_ps` the median of their medians; together they were the `last` in so many `collectives` with other hosts,
+    which waited for them for `waited_ps`, and may be a `straggler` as one (analysis.stragglers): null and false where
+    each host has one device, or waiting is not known.
 
     `bins` (BIN_COLUMNS) are the columns of the matrix: a step that counts, or as many in a row as leave it at most
     MOST_CELLS cells and MOST_BINS columns. `cells` (CELL_COLUMNS) are sums over the `steps` of a bin, by the row number
@@ -162,7 +168,12 @@ def fleet(partition: pd.DataFrame, steps: Steps, collectives: Collectives) -> Fl
     )
     ranks["differs_in"], ranks["differs_by"] = _differences(ranks)
     ranks["role"] = _roles(ranks)
-    return Fleet(frame(RANK_COLUMNS, ranks), _hosts(ranks), *_binned(bins, long, len(ranks)), lacking=steps.lacking)
+    return Fleet(
+        frame(RANK_COLUMNS, ranks),
+        _hosts(ranks, collectives.by_host),
+        *_binned(bins, long, len(ranks)),
+        lacking=steps.lacking,
+    )
 
 
 def groupings(fleet: Fleet, timeline: Timeline | None = None) -> tuple[Grouping, ...]:
@@ -322,11 +333,20 @@ def _roles(ranks: pd.DataFrame) -> list[str | None]:
     return [roles.get(at) for at in range(len(ranks))]
 
 
-def _hosts(ranks: pd.DataFrame) -> pd.DataFrame:
+def _hosts(ranks: pd.DataFrame, late: pd.DataFrame) -> pd.DataFrame:
     """One row per host, in order."""
     groups = ranks.groupby("host", sort=False)
     sums = groups[["window_ps", "busy_ps", "exposed_collective_ps", "idle_ps"]].sum()
     step = groups["step_ps"].median().round().astype("Int64")
     cost = groups["cost_ps"].sum(min_count=1).astype("Int64")
-    table = sums.assign(devices=groups.size(), step_ps=step, cost_ps=cost)
+    late = late.set_index("host").reindex(sums.index)
+    table = sums.assign(
+        devices=groups.size(),
+        step_ps=step,
+        cost_ps=cost,
+        last=late["last"].astype("Int64"),
+        collectives=late["n"].astype("Int64"),
+        waited_ps=late["cost_ps"].astype("Int64"),
+        straggler=late["straggler"].eq(True).to_numpy(bool),
+    )
     return frame(HOST_COLUMNS, table.reset_index())

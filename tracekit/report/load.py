@@ -192,7 +192,7 @@ def _of_schema_1(document: Mapping[str, Any], file: Path) -> tuple[Report, list[
 
 
 # What schema 1 does not hold of an analysis, and the keys of what it holds under another name than that of the field.
-_UNKNOWN = {"gaps", "depth", "lacking", "busy_ratio", "queued_ratio", "unexplained", "is_part"}
+_UNKNOWN = {"gaps", "depth", "by_host", "lacking", "busy_ratio", "queued_ratio", "unexplained", "is_part"}
 _KEYS = {
     "steps": {"table": "steps", "typical": "devices"},
     "collectives": {"table": "instances", "by_op": "by_operation"},
@@ -217,6 +217,7 @@ _COLUMNS = {
 # The columns that schema 1 knew nothing of.
 _NEW = frozenset(
     {"drift_ppm", "known_ps", "known_ratio", "known_flops_per_s", "known_flops_ratio", "peak_of", "last_end_ps"}
+    | {"gain_ps"}
 )
 # Where schema 1 has words, of the critical path: the column, and what stands there today.
 _EDGES = {

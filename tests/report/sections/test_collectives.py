@@ -107,7 +107,7 @@ def test_without_collectives_there_is_only_that_sentence():
 def test_the_data_are_plain_and_hold_at_most_a_thousand_instances():
     result = section_of(*steps(2, 1003, late=1))
     data = json.loads(json.dumps(result.data))
-    assert list(data) == ["total", "alone", "by_device", "by_operation", "instances", "notes"]
+    assert list(data) == ["total", "alone", "by_device", "by_host", "by_operation", "instances", "notes"]
     assert (data["total"]["collectives"], len(data["instances"])) == (1003, 1000)
     assert [instance["instance"] for instance in data["instances"]] == list(range(1000))
     assert data["by_device"][1]["straggler"] is True

@@ -24,6 +24,7 @@ from tracekit.analysis import advice
 from tracekit.report.section import WORK, Recommendation, Section
 from tracekit.report.sections import machine
 from tracekit.report.sections.steady import step_numbers
+from tracekit.report.sections.stragglers import gain_words, straggler_words
 from tracekit.timeline.instances import Unseen
 from tracekit.units import device_time, factor, percent, quantity, short
 from tracekit.vocabulary.frameworks import Framework, Practice
@@ -185,7 +186,7 @@ def _recommendation(finding: advice.Finding, result: advice.Advice, devices: int
         action=f"{_ACTIONS[finding.rule](finding.evidence, result)}.",
         cost_ps=finding.cost_ps,
         share=finding.share,
-        where=finding.evidence.get("device") or finding.evidence.get("phase"),
+        where=next((finding.evidence[it] for it in ("device", "host", "phase") if finding.evidence.get(it)), None),
     )
 
 
@@ -339,8 +340,8 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         + ("; how much of that is waiting is not known" if finding.evidence.get("unknown_waiting") else "")
     ),
     "late_peer": lambda finding, devices: (
-        f"{finding.evidence['device']} was the straggler in {finding.evidence['last']} of {finding.evidence['n']} "
-        f"collectives: waiting for it cost {_of_time(finding, devices)}"
+        f"{straggler_words(finding.evidence)}: waiting for {'them' if 'host' in finding.evidence else 'it'} cost "
+        f"{_of_time(finding, devices)}{gain_words(finding.evidence)}"
     ),
     "exposed_copies": lambda finding, devices: (
         f"Copies{_directions(finding.evidence)} were exposed for {_of_time(finding, devices)}"
@@ -498,7 +499,11 @@ def _load_ahead(evidence: Mapping[str, Any], result: advice.Advice) -> str:
 _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
     "exposed_collectives": _hide_collectives,
     "late_peer": lambda evidence, result: (
-        f"compare what {evidence['device']} does before them with the others: more work, a slower input, a lower clock"
+        f"compare what the devices of {evidence['host']} do before them with those of other hosts: more work, a slower "
+        "input, fewer cores, a lower clock"
+        if "host" in evidence
+        else f"compare what {evidence['device']} does before them with the others: more work, a slower input, a lower "
+        "clock"
     ),
     "exposed_copies": _hide_copies,
     "copies_in_compute_lane": _separate,

@@ -4,8 +4,9 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.collectives import FEWEST, Collectives
+from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.fleet import FEW
+from tracekit.analysis.stragglers import FEWEST, worst
 from tracekit.columns import records
 from tracekit.report.section import (
     MOST_DATA,
@@ -20,6 +21,7 @@ from tracekit.report.section import (
     plain,
     table_of,
 )
+from tracekit.report.sections.stragglers import gain_words, straggler_words
 from tracekit.units import device_time, percent, quantity, time
 
 # Rows of the longest waits where there is little room.
@@ -47,8 +49,9 @@ def section(result: Collectives, windows_ps: int = 0) -> Section:
         else:
             several = f"Of the time of the {total['shared']} seen on all their ranks"
             first = f"{took}, {exposed}. {several}, {waiting} was waiting for the last device to arrive."
-        sentences = [first, *_stragglers(result.by_device)]
-        tables = [operations, _devices(result.by_device), *instances]
+        sentences = [first, *_stragglers(result.by_device, result.by_host)]
+        hosts = [_hosts(result.by_host)] if len(result.by_host) else []
+        tables = [operations, _devices(result.by_device), *hosts, *instances]
     sentences += result.notes
     return Section(
         "collectives",
@@ -70,11 +73,10 @@ def _kinds(instances: pd.DataFrame) -> str:
     return kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
 
 
-def _stragglers(by_device: pd.DataFrame) -> list[str]:
-    """Which device was last too often, or that none was."""
-    late = by_device[by_device["straggler"]].sort_values("cost_ps", ascending=False, kind="stable")
-    if len(late):
-        return [_straggler(row) for row in records(late.head(2))]
+def _stragglers(by_device: pd.DataFrame, by_host: pd.DataFrame) -> list[str]:
+    """Which device, or host, was last too often, or that none was."""
+    if late := worst(by_device, by_host, "cost_ps"):
+        return [_straggler(row) for row in late[:2]]
     if by_device["n"].max() < FEWEST:
         return [f"Fewer than {FEWEST} collectives on a device are too few to identify a straggler."]
     most = records(by_device.sort_values("last", ascending=False, kind="stable"))[0]
@@ -86,11 +88,11 @@ def _stragglers(by_device: pd.DataFrame) -> list[str]:
 
 def _straggler(row: dict[str, Any]) -> str:
     sentence = (
-        f"{row['device']} was the straggler in {row['last']} of {row['n']} collectives: together, the others waited "
-        f"{time(row['cost_ps'])} for it"
+        f"{straggler_words(row)}: together, the others waited {time(row['cost_ps'])} for "
+        f"{'them' if 'host' in row else 'it'}"
     )
     exposed = "" if row["exposed_cost_ps"] == row["cost_ps"] else f", {time(row['exposed_cost_ps'])} of it exposed"
-    return f"{sentence}{exposed}."
+    return f"{sentence}{exposed}{'' if row.get('is_alone') else gain_words(row)}."
 
 
 def _operations(by_op: pd.DataFrame) -> Table:
@@ -137,12 +139,31 @@ def _devices(by_device: pd.DataFrame) -> Table:
             Field("last in", Unit.COUNT, "last"),
             Field("of", Unit.COUNT, "n"),
             Field("cost to others", Unit.TIME, "cost_ps"),
+            Field("saves if on time", Unit.TIME, "gain_ps", brief=False),
             Field("waited", Unit.TIME, "waiting_ps"),
             Field("transfer", Unit.TIME, "transfer_ps"),
             Field("hidden", Unit.TIME, "hidden_ps"),
             Field("exposed", Unit.TIME, "exposed_ps"),
         ],
         brief,
+    )
+
+
+def _hosts(by_host: pd.DataFrame) -> Table:
+    """The hosts whose devices, together, cost those of the others most."""
+    return table_of(
+        by_host.sort_values("cost_ps", ascending=False, kind="stable").head(MOST_ROWS),
+        "collectives.hosts",
+        "Hosts by what the lateness of all their devices cost the others",
+        [
+            Field("host", Unit.NAME, "host"),
+            Field("devices", Unit.COUNT, "devices"),
+            Field("last in", Unit.COUNT, "last"),
+            Field("of", Unit.COUNT, "n"),
+            Field("cost to others", Unit.TIME, "cost_ps"),
+            Field("saves if on time", Unit.TIME, "gain_ps"),
+        ],
+        0,
     )
 
 
@@ -187,6 +208,7 @@ def _data(result: Collectives) -> dict[str, Any]:
         "total": plain(result.total)[0],
         "alone": result.alone or None,
         "by_device": plain(result.by_device),
+        "by_host": plain(result.by_host.sort_values("cost_ps", ascending=False, kind="stable").head(MOST_DATA)),
         "by_operation": plain(result.by_op),
         "instances": plain(longest),
         "notes": list(result.notes),

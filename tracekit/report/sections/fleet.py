@@ -65,7 +65,7 @@ def section(fleet: Fleet, why_unknown: str = "") -> Section:
 
 def finding(fleet: Fleet) -> str:
     """What is to be said first of a fleet: its costliest straggler, else its outliers, else that there are none."""
-    if fleet.ranks["straggler"].any():
+    if fleet.ranks["straggler"].any() or fleet.hosts["straggler"].any():
         return _stragglers(fleet, "")[0]
     if fleet.ranks["differs_in"].notna().any():
         return _unlike(fleet.ranks)[0]
@@ -73,20 +73,33 @@ def finding(fleet: Fleet) -> str:
 
 
 def _stragglers(fleet: Fleet, why_unknown: str) -> list[str]:
+    hosts = fleet.hosts[fleet.hosts["straggler"]]
     stragglers = fleet.stragglers
-    habitual = stragglers[stragglers["straggler"]]
+    habitual = stragglers[stragglers["straggler"] & ~stragglers["host"].isin(hosts["host"])]
     if fleet.ranks["cost_ps"].isna().all():
         return [f"Whom the others waited for is not known: {why_unknown}"] if why_unknown else []
-    if not len(habitual):
+    late = [_late_host(row) for row in records(hosts)] + [_late_device(row) for row in records(habitual)]
+    if not late:
         return ["No straggler: no device was last often enough, and at enough cost, to count."]
-    first = records(habitual.head(1))[0]
-    more = [str(device) for device in habitual["device"][1:_NAMED]]
+    (_, _, first), *others = sorted(late, key=lambda each: -each[0])
+    more = [name for _, name, _ in others[: _NAMED - 1]]
     rest = f"; then come {', '.join(more)}" if more else ""
-    rest += f" and {quantity(len(habitual) - 1 - len(more), 'more straggler')}" if len(habitual) > _NAMED else ""
-    return [
-        f"Costliest straggler: {first['device']}, last in {first['last']} of {first['collectives']} collectives; "
-        f"together, the others waited {time(first['cost_ps'])} for it{rest}."
-    ]
+    rest += f" and {quantity(len(others) - len(more), 'more straggler')}" if len(others) > len(more) else ""
+    return [f"Costliest straggler: {first}{rest}."]
+
+
+def _late_host(row: dict[str, Any]) -> tuple[int, str, str]:
+    """What the others waited for the devices of a host, what these are called, and the words of both."""
+    devices = f"{quantity(row['devices'], 'device')} of {row['host']}"
+    words = f"all {devices}, one of which was last in {row['last']} of {row['collectives']} collectives"
+    cost = f"together, the devices of other hosts waited {time(row['waited_ps'])} for them"
+    return row["waited_ps"], f"the {devices}", f"{words}; {cost}"
+
+
+def _late_device(row: dict[str, Any]) -> tuple[int, str, str]:
+    """The same of a device."""
+    words = f"{row['device']}, last in {row['last']} of {row['collectives']} collectives"
+    return row["cost_ps"], row["device"], f"{words}; together, the others waited {time(row['cost_ps'])} for it"
 
 
 def _unlike(ranks: pd.DataFrame) -> list[str]:

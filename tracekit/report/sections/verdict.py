@@ -7,6 +7,7 @@ import pandas as pd
 
 from tracekit.analysis.idle import Cause
 from tracekit.analysis.overlap import of_copies
+from tracekit.analysis.stragglers import worst
 from tracekit.columns import records
 from tracekit.devices import is_known, type_of
 from tracekit.report.section import WORK, memory_words
@@ -191,9 +192,10 @@ def _waiting(exposed_ps: int, why: Reasons | None) -> str:
     waited = collectives.table["exposed_wait_ps"].sum()  # of those seen on all their ranks, so at least
     if waited <= MOST * exposed_ps:
         return ""
-    late = collectives.by_device.loc[collectives.by_device["straggler"]].sort_values("exposed_cost_ps", kind="stable")
-    if len(late) and late["exposed_cost_ps"].iloc[-1] > MOST * exposed_ps:
-        return f", mostly waiting for {late['device'].iloc[-1]}"
+    late = worst(collectives.by_device, collectives.by_host, "exposed_cost_ps")
+    if late and late[0]["exposed_cost_ps"] > MOST * exposed_ps:
+        devices = "the devices of " if "host" in late[0] else ""
+        return f", mostly waiting for {devices}{late[0].get('host', late[0].get('device'))}"
     return ", mostly waiting for the last device to arrive"
 
 
