@@ -61,7 +61,7 @@ def test_each_instance_is_split_into_waiting_for_the_last_and_transfer():
         "end_skew_ps": 0,
         "last": "gpu:2",
         "wait_ps": 100 * MS,  # 70 + 30
-        "exposed_wait_ps": 80 * MS,
+        "exposed_wait_ps": 100 * MS,  # without its 70, gpu:0 would have ended at 30, and exposed 10 instead of 80
         "recorded_wait_ps": None,
         "transfer_ps": 30 * MS,
         "device_time_ps": 190 * MS,
@@ -138,9 +138,9 @@ def test_each_device_is_told_how_often_it_was_last_and_what_that_cost_the_others
             "device": "gpu:2",
             "last": 1,
             "cost_ps": 100 * MS,
-            "exposed_cost_ps": 80 * MS,
+            "exposed_cost_ps": 100 * MS,
             "gain_ps": 30 * MS,
-            "held_up_ratio": pytest.approx(40 / 200),
+            "held_up_ratio": pytest.approx(50 / 200),
             "waiting_ps": 5 * MS,
             "transfer_ps": 41 * MS,
             "device_time_ps": 46 * MS,
@@ -159,7 +159,7 @@ def test_the_totals_are_those_of_all_rows():
             "device_time_ps": 238 * MS,
             "shared_time_ps": 238 * MS,
             "waiting_ps": 115 * MS,
-            "exposed_wait_ps": 95 * MS,
+            "exposed_wait_ps": 115 * MS,
             "wait_ratio": pytest.approx(115 / 238),
             "hidden_ps": 20 * MS,
             "exposed_ps": 218 * MS,
@@ -319,7 +319,7 @@ def test_the_columns_have_the_dtypes_that_they_promise():
 def test_hidden_and_exposed_time_count_inside_the_window_only():
     result = analyse(row("gpu:0", 0, 100), row("gpu:1", 60, 100), row("gpu:0", 10, 50, kind="compute"), window=(40, 80))
     assert plain(result.table[["hidden_ps", "exposed_ps", "exposed_wait_ps"]]) == [
-        {"hidden_ps": 10, "exposed_ps": 50, "exposed_wait_ps": 10}
+        {"hidden_ps": 10, "exposed_ps": 50, "exposed_wait_ps": 20}
     ]
 
 
@@ -372,7 +372,13 @@ def test_every_figure_is_what_counting_picoseconds_gives(row_dicts):
         if len(mine) > 1:
             waits = [(device, at) for device, at in busy if at < last]
             assert figures["wait_ps"] == len(waits)
-            assert figures["exposed_wait_ps"] == len([1 for device, at in waits if at not in computes.get(device, ())])
+            # By its wait each row would have ended sooner.
+            saved = [
+                (event["device"], event["end_ps"] - 1 - at)
+                for event in mine
+                for at in range(min(last, event["end_ps"]) - event["start_ps"])
+            ]
+            assert figures["exposed_wait_ps"] == len([1 for device, at in saved if at not in computes.get(device, ())])
             assert figures["transfer_ps"] == figures["end_ps"] - last
             for device, _ in waits:
                 waiting_ps[device] += 1

@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events, spans, trace
+from tests.launch_frames import calls, work
 from tracekit.analysis.phases import phase_marks, phases
+from tracekit.columns import frame
+from tracekit.trace import DEVICE_COLUMNS, Trace
 
 APART_AND_TOGETHER = spans(("a", 0, 10), ("b", 10, 20), ("both", 20, 30, "a;b"))
 
@@ -52,6 +55,42 @@ def test_work_that_runs_on_after_its_phase_counts_against_the_speedup():
         ("gpu:1", "compute", 20, 23),
     )
     assert table.loc["both", ["wall_ps", "unfinished_ps", "speedup"]].tolist() == [20, 16, 1.0]
+
+
+def queued(wrong_clock: str | None = None) -> Trace:
+    """Each of two devices alone, awaited; then both at once, of which the host only launches the work; and one more."""
+    marks = spans(("a", 0, 100), ("b", 100, 200), ("both", 200, 210, "a;b"), ("after", 210, 300))
+    rows = work(
+        *({"device": "gpu:0", "start": at, "end": at + 40, "id": at} for at in (10, 50)),
+        *({"device": "gpu:1", "start": at, "end": at + 40, "id": at} for at in (110, 150)),
+        *({"device": "gpu:0", "start": at, "end": at + 40, "id": at} for at in (205, 245)),
+        # Of the second row alone no launch is known: it counts where it starts.
+        {"device": "gpu:1", "start": 211, "end": 251, "id": 211},
+        {"device": "gpu:1", "start": 251, "end": 291, "id": 251},
+        {"device": "gpu:1", "start": 292, "end": 296, "name": "other"},
+        host="h",
+    )
+    called = calls(
+        *((at, at - 10, at - 5) for at in (10, 50, 110, 150)), *((at, 202, 203) for at in (205, 245, 211, 251))
+    )
+    devices = frame(DEVICE_COLUMNS, {"host": ["h"], "device": ["gpu:1"], "clock_error": [wrong_clock]})
+    return Trace(rows, spans=marks, launches=called, devices=devices)
+
+
+def test_a_phase_that_does_not_wait_lasts_until_what_it_launched_has_ended():
+    result = phases(queued())
+    table = result.table.set_index("name")
+    assert table.loc["both", ["wall_ps", "unfinished_ps", "devices"]].tolist() == [91, 81, 2]
+    assert table.loc["both", "speedup"] == pytest.approx(200 / 91)
+    # What another phase launched is no work of this one, though it runs there.
+    assert table.loc["after", ["wall_ps", "unfinished_ps"]].tolist() == [90, 0]
+    stretch = result.stretch.set_index(["name", "device"])["stretch"]
+    assert stretch.loc["both"].to_dict() == {"gpu:0": 1.0, "gpu:1": 1.0}
+
+
+def test_launches_tell_no_phase_of_a_device_on_a_wrong_clock():
+    table = phases(queued("its clock is wrong")).table.set_index("name")
+    assert table.loc["both", ["wall_ps", "unfinished_ps"]].tolist() == [85, 75]  # gpu:0 alone began inside
 
 
 def test_a_baseline_gives_efficiency_per_device():

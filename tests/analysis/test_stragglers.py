@@ -222,10 +222,10 @@ def test_hosts_and_gains_are_what_looking_at_each_collective_gives(job):
         for host in of_host:
             hosts[host]["expected_last"] += sum(event["host"] == host for event in mine.values()) / len(mine)
         waits = [
-            (event["device"], at)
+            (event["device"], event["end_ps"] - 1 - at)  # as much sooner each would have ended
             for event in mine.values()
             if event["host"] != first
-            for at in range(event["start_ps"], min(last, event["end_ps"]))
+            for at in range(min(last, event["end_ps"]) - event["start_ps"])
         ]
         hosts[first]["last"] += 1
         hosts[first]["gain_ps"] += lead

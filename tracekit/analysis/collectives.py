@@ -165,7 +165,9 @@ def _members(rows: Rows, instances: CollectiveInstances, unions: Unions, world_s
         spans = iv.intervals(start[places], end[places])
         hidden[places] = iv.within(compute, spans)
         exposed[places] = iv.within(window, spans) - hidden[places]
-        waiting = iv.intervals(start[places], start[places] + wait[places])
+        # Had nobody been late, each row would have ended so much sooner: waiting at its begin that compute hides costs
+        # nothing, unless the row then outlasts the compute.
+        waiting = iv.intervals(end[places] - wait[places], end[places])
         exposed_wait[places] = iv.within(window, waiting) - iv.within(compute, waiting)
     return Members(
         at=at,

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.columns import categorical, frame
@@ -37,6 +38,7 @@ STRETCH_COLUMNS = {
     "reason": "str",
 }
 ROUND_COLUMNS = {"clock": "str", "name": "str", "start_ps": "int64", "end_ps": "int64"}
+Column = NDArray[np.int64]
 _KINDS = ("compute", "collective", "memory")
 # The place in _KINDS of each code of a row's kind.
 _KIND_OF = np.array([_KINDS.index(kind if kind in _KINDS else "memory") for kind in KIND_DTYPE.categories])
@@ -50,7 +52,7 @@ class Phases:
 
     `table` (PHASE_COLUMNS): wall, speedup and efficiency of each. `stretch` (STRETCH_COLUMNS): busy time and stretch by
     device and kind. `rounds` (ROUND_COLUMNS): one row a round, by start. `windows`: by name and clock, shape (n, 2) ps,
-    each round, reaching to the last end of the work begun inside it.
+    each round, reaching to the last end of the work begun or launched inside it.
     """
 
     table: pd.DataFrame
@@ -89,7 +91,7 @@ class Phases:
 
 @dataclass(frozen=True)
 class _Phase:
-    """All rounds of one name; `windows` reach to the last end of the work that began inside the spans, both by clock.
+    """All rounds of one name; `windows` reach to the last end of the work of the spans, both by clock.
 
     By device and kind: `busy` is the median union a round in ps, `work` how often each op ran a round.
     """
@@ -104,7 +106,7 @@ class _Phase:
 
     @property
     def wall(self) -> float:
-        """The median wall time in ps, to the last end of the work begun inside; of several clocks the longest."""
+        """The median wall time in ps, to the last end of its work; of several clocks the longest."""
         return max(float(np.median(reach[:, 1] - reach[:, 0])) for reach in self.windows.values())
 
     @property
@@ -187,20 +189,22 @@ def _rounds(phase_spans: pd.DataFrame, clocks: Mapping[str, str]) -> pd.DataFram
     )
 
 
-def _windows(rounds: pd.DataFrame, rows: Rows) -> dict[str, dict[str, Intervals]]:
+def _windows(rounds: pd.DataFrame, rows: Rows, called: Column) -> dict[str, dict[str, Intervals]]:
     """The windows of each phase by name and clock, shape (n, 2) ps: each round, reaching to the last end of the work
-    begun inside it."""
+    begun or launched inside it; `called` (n,): when each row was launched, or its start where that is not known."""
     windows: dict[str, dict[str, Intervals]] = {}
     for (name, clock_name), spans in rounds.groupby(["name", "clock"], sort=False):
         round_of = iv.intervals(spans["start_ps"], spans["end_ps"])
         reach = round_of.copy()
         for device in rows.on_clock(str(clock_name)):
             device_rows = rows.of(device)
-            first_row, stop = np.searchsorted(rows.start[device_rows], round_of).T
-            # One more end, so that a round may begin after the last row; of an empty one this gives a row outside it.
-            ends = np.append(rows.end[device_rows], 0)
-            last_end = np.maximum.reduceat(ends, np.column_stack([first_row, stop]).ravel())[::2]
-            reach[:, 1] = np.maximum(reach[:, 1], np.where(first_row < stop, last_end, reach[:, 1]))
+            for moments in (rows.start[device_rows], called[device_rows]):
+                order = np.argsort(moments, kind="stable")
+                first_row, stop = np.searchsorted(moments[order], round_of).T
+                # One more end, so that a round may begin after the last row; of an empty one this gives a row outside.
+                ends = np.append(rows.end[device_rows][order], 0)
+                last_end = np.maximum.reduceat(ends, np.column_stack([first_row, stop]).ravel())[::2]
+                reach[:, 1] = np.maximum(reach[:, 1], np.where(first_row < stop, last_end, reach[:, 1]))
         windows.setdefault(str(name), {})[str(clock_name)] = reach
     return windows
 
@@ -213,15 +217,16 @@ def phases(
     `tracekit.phase` marks phases; `phases` are annotations to take as phases too, and `alone` or `baseline` then say
     what the last of them is compared with. A repeated phase is one row with n and medians. With `alone`,
     speedup = sum of the solo walls / this wall; with `baseline`, baseline wall / this wall, and efficiency = speedup *
-    baseline devices / devices. Walls reach to the last end of work begun inside; `unfinished_ps` is how far that is
-    past the span. Stretch = union here / sum of the unions in the solo phases, null unless the same ops ran
+    baseline devices / devices. Walls reach to the last end of work begun or launched inside; `unfinished_ps` is how far
+    that is past the span. Stretch = union here / sum of the unions in the solo phases, null unless the same ops ran
     equally often. What cannot be said is null with a `reason`.
     """
     timeline = timeline_of(source)
     marks = phase_marks(timeline.trace.spans, phases, alone, baseline)
     rounds = _rounds(marks, clock_of_hosts(timeline.rows))
-    windows = _windows(rounds, timeline.rows)
-    phases_by_name = _measure(rounds, windows, timeline)
+    called = _called(timeline)
+    windows = _windows(rounds, timeline.rows, called)
+    phases_by_name = _measure(rounds, windows, timeline, called)
     table, stretches = [], []
     for name, phase in phases_by_name.items():
         compared = phase.alone or ((phase.baseline,) if phase.baseline else ())
@@ -256,8 +261,17 @@ def phases(
     return Phases(frame(PHASE_COLUMNS, table), frame(STRETCH_COLUMNS, stretches), frame(ROUND_COLUMNS, rounds), windows)
 
 
+def _called(timeline: Timeline) -> Column:
+    """When each row (n,) was launched, or its start where that is not known: by this it is of a phase that does not
+    wait for its work."""
+    launch, (call_starts, _) = timeline.timed_launch, timeline.call_times
+    called = timeline.rows.start.copy()
+    called[launch >= 0] = call_starts[launch[launch >= 0]]
+    return called
+
+
 def _measure(
-    rounds: pd.DataFrame, windows: Mapping[str, Mapping[str, Intervals]], timeline: Timeline
+    rounds: pd.DataFrame, windows: Mapping[str, Mapping[str, Intervals]], timeline: Timeline, called: Column
 ) -> dict[str, _Phase]:
     unions = timeline.unions
     devices = {**unions.devices, **unions.unplaced}
@@ -275,7 +289,7 @@ def _measure(
             if device_unions.clock in reach
             for kind in _KINDS
         }
-        work = _work(timeline.rows, spans)
+        work = _work(timeline.rows, called, spans)
         if any(device_unions.clock in reach for device_unions in unions.unplaced.values()) and len(reach) == 1:
             everywhere = iv.union(
                 *(device_unions.memory for device_unions in devices.values() if device_unions.clock in reach)
@@ -294,8 +308,8 @@ def _measure(
     return measured
 
 
-def _work(rows: Rows, spans: Mapping[str, Intervals]) -> dict[tuple[str, str], dict[int, Fraction]]:
-    """How often each op (a code of `name`) ran a round, by device and kind."""
+def _work(rows: Rows, called: Column, spans: Mapping[str, Intervals]) -> dict[tuple[str, str], dict[int, Fraction]]:
+    """How often each op (a code of `name`) that was launched, or else began, in a round ran, by device and kind."""
     n = max(map(len, spans.values()))
     names, kinds = len(rows.labels("name")), len(_KINDS)
     op = rows.codes("name") * kinds + _KIND_OF[rows.kind]
@@ -305,8 +319,9 @@ def _work(rows: Rows, spans: Mapping[str, Intervals]) -> dict[tuple[str, str], d
         merged_spans = iv.union(of_clock)
         for device in rows.on_clock(clock):
             device_rows = rows.of(device)
-            row_ranges = np.searchsorted(rows.start[device_rows], merged_spans).tolist()
-            ops_run = np.concatenate([op[:0], *(op[device_rows][low:high] for low, high in row_ranges)])
+            order = np.argsort(called[device_rows], kind="stable")
+            row_ranges = np.searchsorted(called[device_rows][order], merged_spans).tolist()
+            ops_run = np.concatenate([op[:0], *(op[device_rows][order][low:high] for low, high in row_ranges)])
             run_counts = np.bincount(ops_run, minlength=names * kinds)
             for key in np.flatnonzero(run_counts).tolist():
                 name, kind = divmod(key, kinds)

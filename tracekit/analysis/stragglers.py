@@ -68,7 +68,8 @@ class Members:
     the row's instance has, `shared` whether those are several, and all that take part. `wait` is the time from the
     row's own start to `last_start`, the last start in its instance, or to its own end where the device left before.
     `late` tells the rows that started last, `lates` how many those are. `hidden` is what of its time inside the window
-    ran behind its device's compute, `exposed` what ran beside it, and `exposed_wait` what of its wait did.
+    ran behind its device's compute, `exposed` what ran beside it, and `exposed_wait` what of as much time
+    at its end as it waited: so much less would be exposed, had nobody been late.
     """
 
     at: Column
