@@ -17,6 +17,7 @@ from tracekit.devices import number as device_number
 from tracekit.timeline import occurrences
 from tracekit.timeline.occurrences import CollectiveRows, Column, Mask
 from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.unrecorded_groups import of_several_groups
 from tracekit.units import quantity
 from tracekit.vocabulary.collectives import OPERATIONS, Operation, operation
 from tracekit.vocabulary.kinds import Kind, function_name
@@ -33,6 +34,8 @@ class MatchedBy(StrEnum):
 
 MATCHED_BY = tuple(MatchedBy)
 _PEER_TO_PEER = ("send", "recv")
+# NCCL's kernel of this name is an all-to-all, or single sends.
+_EXCHANGE = "send-recv"
 _UNKNOWN = Operation(bus=None)
 _PASSES = 4
 
@@ -73,6 +76,7 @@ def match(rows: Rows, world_size: int | None = None) -> CollectiveInstances:
         return CollectiveInstances(instance, empty, empty, empty, empty > 0, (), ())
     collectives, operations, ranks, notes = _collective_rows(rows, places)
     instance_of, matched_by = _match(collectives)
+    mixed = _part_mixed(collectives, instance_of, matched_by, ranks, operations)
     m = int(instance_of.max()) + 1
     first = np.full(m, np.iinfo(np.int64).max)
     np.minimum.at(first, instance_of, collectives.start)
@@ -84,6 +88,12 @@ def match(rows: Rows, world_size: int | None = None) -> CollectiveInstances:
     table[:, instance_of] = matched_by, ranks, collectives.operation
     complete = _complete(np.bincount(instance_of), table[1], table[2], operations, _all_ranks(rows, world_size))
     alone = matched_by == MATCHED_BY.index(MatchedBy.NOTHING)
+    if mixed.any():
+        notes.append(
+            f"{mixed.sum():,} rows of collectives have no group on record, and their times show that not all devices "
+            "met in each: they stand alone, and nothing is said of their waiting."
+        )
+        alone &= ~mixed
     notes += _unmatched(collectives, ranks, alone, complete[instance_of], instance_of)
     return CollectiveInstances(instance, table[0], table[1], table[2], complete, operations, tuple(notes))
 
@@ -449,6 +459,26 @@ def _proposals(collectives: CollectiveRows, instance: Column) -> Iterator[tuple[
     open_rows = np.bincount(of_run[rows], minlength=int(of_run.max()) + 1)
     intact = open_rows[of_run[rows]] == np.bincount(of_run[of_run >= 0])[of_run[rows]]
     yield rows[intact], of_run[rows[intact]], MatchedBy.RUN
+
+
+def _part_mixed(
+    collectives: CollectiveRows, instance: Column, matched_by: Column, ranks: Column, operations: tuple[str, ...]
+) -> Mask:
+    """Let rows stand alone that were matched across groups which the trace does not tell, and say which (c,);
+    `instance` and `matched_by` (c,) are changed in place. How many `ranks` take part (c,) is 0 where nothing tells."""
+    is_exchange = np.array([name == _EXCHANGE for name in operations], bool)[collectives.operation]
+    is_told = (ranks > 0) | (collectives.sequence >= 0) | ~collectives.members_known
+    rows = np.flatnonzero(~is_told & (collectives.synchronises | is_exchange))
+    mixed = np.zeros(len(collectives), bool)
+    if not len(rows):
+        return mixed
+    rows = rows[of_several_groups(collectives, rows, instance[rows], is_exchange[rows])]
+    rows = rows[matched_by[rows] != MATCHED_BY.index(MatchedBy.NOTHING)]
+    instance[rows] = int(instance.max()) + 1 + np.arange(len(rows))
+    matched_by[rows] = MATCHED_BY.index(MatchedBy.NOTHING)
+    instance[:] = pd.factorize(instance)[0]
+    mixed[rows] = True
+    return mixed
 
 
 def _one_run(of_run: Column, number: Column) -> Mask:

@@ -516,3 +516,33 @@ def test_the_spread_at_all_shifts_at_once_is_that_at_each(data):
     resolution = data.draw(st.sampled_from([1, 1000]))
     each = [shared_ends._at(a, b, lag, resolution).spread for lag in lags]
     assert shared_ends._spreads(a, b, lags, resolution) == each
+
+
+def in_pairs(steps, lag=150, off=0, told=False):
+    """Two hosts of a job that all-reduces eight times a step within a host, of which the second is `lag` us later, and
+    once between both, the second host's clock ahead by `off` us."""
+    ends = {"a": [], "b": []}
+    for step in range(steps):
+        for number in range(9):
+            at = 10_000 * (step + 1) + 1000 * number + 13 * (step % 7)
+            ends["a"].append(at)
+            ends["b"].append(at + off + (lag if number < 8 else 0))
+    groups = {"group": [["pair", "both"][k % 9 == 8] for k in range(9 * steps)]} if told else {}
+    return [host(name, *ending(*its, long=300), **groups) for name, its in ends.items()]
+
+
+def test_collectives_of_groups_inside_each_host_that_come_later_on_one_shift_no_clock():
+    clocks, notes = alignment(*in_pairs(12))
+    assert facts(clocks[1]) == ("b", "a", 0, 0, 12)
+    assert notes[1] == (
+        "96 of 108 shared collectives do not agree with the others on b's clock, by up to 150.0 µs: they were not used."
+    )
+
+
+def test_a_clock_that_is_off_shows_in_all_of_them():
+    """Where no group is told, 150 us of lateness are none of 150 us of the clock, if what is shared says otherwise."""
+    assert shifts(*in_pairs(12, lag=0, off=150)) == [0, -150]
+    # Two of a hundred may be at one moment by chance.
+    assert shifts(*in_pairs(2, lag=150)) == [0, -150]
+    # Told to be of one group on both hosts, they are: the others are at fault.
+    assert shifts(*in_pairs(12, told=True)) == [0, -150]

@@ -67,6 +67,8 @@ class _Link:
         Clocks that show Unix time are only off where that is more than what the ends leave open.
         """
         fit, times = self.comparison.fit, self.comparison.times
+        if self.timed and self.comparison.stands:
+            return UNCHANGED
         if fit and (not self.timed or fit.significant(int(times[0]), int(times[-1]))):
             return fit.line
         is_close = fit is not None and fit.error_ps <= clock_fit.ENDS_APART_PS
@@ -94,7 +96,10 @@ class _Link:
             return apart
 
         of_used, of_unused = rest(times, self.comparison.ahead), rest(*self.comparison.unused)
-        residual, count = int(of_used[agreeing].max()), int(agreeing.sum())
+        if self.timed and self.comparison.stands:
+            of_used, of_unused = np.concatenate([of_used, of_unused]), of_unused[:0]
+            agreeing = of_used <= clock_fit.ENDS_APART_PS
+        residual, count = int(of_used[agreeing].max(initial=0)), int(agreeing.sum())
         disagreeing = np.concatenate([of_used[~agreeing], of_unused[of_unused > residual]])
         return Clock(
             host,

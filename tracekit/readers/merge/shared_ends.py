@@ -32,6 +32,8 @@ _USUAL = 0.8
 _ALIKE = 4
 # Ends this much nearer to each other than to the next ones were not brought together by chance.
 _RARE = 20
+# So many of the ends, as ratio, are not at one moment by chance.
+_FEW = 0.05
 _EVERY_SHIFT_UP_TO = 256  # up to so many occurrences every shift in k is tried
 _STEPS_PS = (1_000_000, 1000, 1)
 _SAMPLE = 4096
@@ -144,8 +146,8 @@ class Compared:
     than by the first's; `earliest` and `latest`, between which offsets no rank ends it before another starts it.
     `apart`: in which time, in the median, one end follows the other. `resolution`: the coarser step of the two files.
     `by_number`: whether the collectives' own numbers told which are the same; else how many orders were tried (`tries`)
-    to find the one in which they fit best. `unused`: `times` and `ahead`, shape (2, m), of those that are shared too,
-    but whose ends scatter more and were left out.
+    to find the one in which they fit best. `is_told`: whether the trace says which devices meet in them. `unused`:
+    `times` and `ahead`, shape (2, m), of those that are shared too, but whose ends scatter more and were left out.
     """
 
     times: Column
@@ -155,6 +157,7 @@ class Compared:
     apart: int
     resolution: int
     by_number: bool = False
+    is_told: bool = True
     tries: int = 1
     unused: Column = field(default_factory=lambda: np.zeros((2, 0), np.int64))
 
@@ -179,6 +182,20 @@ class Compared:
     def as_they_stand(self) -> bool:
         """Whether the times as given let each rank end after all have started."""
         return int(self.earliest.max()) <= self.resolution and int(self.latest.min()) >= -self.resolution
+
+    @cached_property
+    def stands(self) -> bool:
+        """Whether the clocks are rather one as they stand than as the `fit` has it: nothing tells which devices meet,
+        and ends that do not agree with it are at one moment as given, which no other offset of the clocks lets be.
+
+        Else the collectives of groups that do not reach from one host to the other, of which one host's may always come
+        as much later, look shared, and the few that are shared would count for nothing.
+        """
+        if self.is_told or not self.fit:
+            return False
+        ahead = np.concatenate([self.ahead[~self.fit.agreeing], self.unused[1]])
+        together = int((np.abs(ahead) <= clock_fit.ENDS_APART_PS).sum())
+        return bool(together >= max(clock_fit.ENOUGH, _FEW * (len(self.ahead) + self.unused.shape[1])))
 
     @cached_property
     def fit(self) -> Fit | None:
@@ -329,6 +346,7 @@ def _union(parts: Sequence[Compared]) -> Compared:
         ahead,
         earliest,
         latest,
+        is_told=all(part.is_told for part in parts),
         apart=min(part.apart for part in parts),
         resolution=parts[0].resolution,
         tries=max(part.tries for part in parts),
@@ -357,8 +375,13 @@ def _resolution(times: NDArray[np.int64]) -> int:
 def _matches(own: Host, other: Host, columns: tuple[str, ...], resolution: int, timed: bool) -> list[_Match]:
     """Every collective that both have, compared, and whether it is surely one over all ranks."""
     a, b = own.level(columns), other.level(columns)
-    shared = [(what[0] in own.sure, _aligned(a[what], b[what], resolution, timed)) for what in a if what in b]
-    return [(sure, comparison) for sure, comparison in shared if comparison]
+    shared = [(what, _aligned(a[what], b[what], resolution, timed)) for what in a if what in b]
+    group, ranks = columns.index("group"), columns.index("ranks")
+    return [
+        (what[0] in own.sure, replace(comparison, is_told=what[group] >= 0 or what[ranks] >= 0))
+        for what, comparison in shared
+        if comparison
+    ]
 
 
 def _occurrences(rows: Rows, columns: Sequence[str]) -> Mapping[Key, Occurrences]:
