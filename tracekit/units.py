@@ -17,6 +17,9 @@ _JOINERS = "\u200c\u200d"
 # What Python makes of bytes that are no UTF-8.
 _NO_UNICODE = re.compile("[\udc80-\udcff]")
 
+# No trace is of a Unix time, in ns, outside of these.
+YEAR_2000_NS, YEAR_2200_NS = 946_684_800 * 10**9, 7_258_118_400 * 10**9
+
 DASH = "-"
 _TIMES = (("ps", 1), ("ns", 10**3), ("µs", 10**6), ("ms", 10**9), ("s", 10**12))
 _BYTES = (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("TiB", 2**40))

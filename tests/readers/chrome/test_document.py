@@ -275,6 +275,34 @@ EVENT = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(
+    ("number", "time_ps"),
+    [
+        ("1050." + "0" * 150, 1050 * 10**6),
+        ("1050." + "0" * 33 + "9", 1050 * 10**6),
+        ("0" * 0 + "1050.25" + "0" * 31, 1050_250_000),
+        ("1050.1234565000001" + "0" * 60, 1050_123_457),
+        ("1" + "0" * 200, None),
+        ("1" + "0" * 37, None),
+    ],
+)
+def test_a_number_of_many_digits_is_the_number_that_it_is(tmp_path, number, time_ps, is_first):
+    """Arrow makes another number of more than 38 digits, and says nothing."""
+    odd, plain = (
+        f'{{"ph": "X", "name": "a", "ts": {number}, "dur": {number}}}',
+        '{"ph": "X", "name": "b", "ts": 1, "dur": 2}',
+    )
+    events = [odd, plain] if is_first else [plain, odd]
+    document = load(tmp_path, f'{{"traceEvents": [{", ".join(events)}]}}')
+    at = document.name.tolist().index("a")
+    if time_ps is None:
+        assert not document.timed[at]
+    else:
+        assert document.base_ps + int(document.start_ps[at]) == time_ps
+        assert int(document.duration_ps[at]) == time_ps
+
+
 def json_of(value, **style):
     """`value` as JSON, its decimals as numbers with all their digits."""
     text = json.dumps(value, default=lambda number: f"<{number}>", **style)

@@ -149,10 +149,17 @@ def test_the_rank_is_told_by_the_trace_else_by_the_files_name(tmp_path, head, na
         ({"baseTimeNanoseconds": 1759276800000000000}, 1694128201435418, 1694128201435418000),
         ({}, 1694128201435418, 1694128201435418000),
         ({}, 2.5, None),
+        # Of no year that there is, and beyond int64 in a sum.
+        ({"baseTimeNanoseconds": 2**63 - 1}, 2.5, None),
+        ({"baseTimeNanoseconds": str(2**62 * 2 - 1)}, 2.5, None),
+        ({}, 9.2e15, None),
     ],
 )
 def test_unix_time_is_the_files_base_or_its_own_times_or_unknown(tmp_path, head, ts, origin_ns):
-    assert rows(trace_of(tmp_path, kernel("k", ts), **head).hosts, "origin_ns") == [[origin_ns]]
+    trace = trace_of(tmp_path, kernel("k", ts), **head)
+    assert [None if pd.isna(each) else each for each in trace.hosts["origin_ns"]] == [origin_ns]
+    is_damaged = bool(head) and origin_ns is None
+    assert trace.losses["evidence"].tolist() == ["baseTimeNanoseconds of the file's head"] * is_damaged
 
 
 def test_work_without_a_valid_time_is_left_out_and_noted(tmp_path):

@@ -218,6 +218,29 @@ def test_a_table_whose_columns_are_computed_is_told_and_not_computed(export, kep
         nsys.read(export)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "is_read"),
+    [("rowid", "TEXT DEFAULT 'x'", False), ("RowId", "INTEGER", False), ("rowid", "INTEGER PRIMARY KEY", True)],
+)
+def test_a_table_with_a_column_called_like_the_number_of_a_row_is_told(export, name, kind, is_read):
+    base = sqlite3.connect(export)
+    (table,) = (each for (each,) in base.execute("SELECT name FROM sqlite_master") if each.endswith("KIND_KERNEL"))
+    columns = [f"{each[1]} {each[2]}" for each in base.execute(f"PRAGMA table_info({table})")]
+    names = ", ".join(each.split()[0] for each in columns)
+    base.execute(f"ALTER TABLE {table} RENAME TO old")
+    base.execute(f"CREATE TABLE {table} ({', '.join(columns)}, {name} {kind})")
+    base.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM old")
+    base.execute("DROP TABLE old")
+    base.commit()
+    base.close()
+    if is_read:
+        assert len(nsys.read(export).events) == 1
+    else:
+        trace = nsys.read(export)
+        assert f"1 table could not be read (a column of its own called rowid: {table})." in trace.notes
+        assert trace.losses["what"].tolist() == ["tables"]
+
+
 def test_changes_that_are_not_in_the_file_yet_are_said_and_not_lost(export):
     writer = sqlite3.connect(export)
     writer.execute("PRAGMA journal_mode=WAL")

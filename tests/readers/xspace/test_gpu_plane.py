@@ -361,6 +361,11 @@ def test_launches_carry_the_correlation_id_of_their_kernel(tmp_path):
         ("kind:Unknown size:0 dest:512 async:1", CopyRecord(), None),
         ("kind:Unknown num_bytes:64", CopyRecord(bytes=64), None),
         ("", CopyRecord(), None),
+        # Of more than int64 holds, the most that it does, which is told to be no size.
+        ("dest:2 size:000012", CopyRecord(bytes=12), None),
+        (f"dest:2 size:{2**63}", CopyRecord(bytes=2**63 - 1), None),
+        (f"dest:2 size:{10**22}", CopyRecord(bytes=2**63 - 1), None),
+        (f"dest:2 size:{'9' * 5000}", CopyRecord(bytes=2**63 - 1), None),
     ],
 )
 def test_details_tell_ends_and_size_of_a_copy_on_gpu_2(text, expected, memory):

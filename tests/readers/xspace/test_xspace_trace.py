@@ -46,6 +46,15 @@ def test_no_event_is_longer_than_its_profile_or_where_that_is_unknown_than_a_day
     assert rows(write(tmp_path / "h.xplane.pb", plane.text()), "name") == [["ok"], ["odd"]]
 
 
+@pytest.mark.parametrize("start", [2**63 - 500, 2**63 - 10**12])
+def test_a_profile_of_no_year_that_there_is_has_no_time(tmp_path, start):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 10**12, 900)
+    session = PlaneText("Task Environment", profile_start_time=start, profile_stop_time=start + 400)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text() + session.text()))
+    assert (len(trace.events), trace.hosts["origin_ns"].isna().tolist()) == (1, [True])
+    assert trace.losses["evidence"].tolist() == ["profile_start_time, profile_stop_time"]
+
+
 def test_devices_that_lack_the_same_share_a_note(tmp_path):
     text = "".join(PlaneText(f"/device:GPU:{at}").event("Stream #1(Compute)", "k", 0, -7).text() for at in range(2))
     assert read(write(tmp_path / "h.xplane.pb", text)).notes == (

@@ -52,6 +52,7 @@ from tracekit.trace import (
     SYNC_COLUMNS,
     Trace,
 )
+from tracekit.units import YEAR_2000_NS, YEAR_2200_NS
 from tracekit.vocabulary.host_calls import (
     Activity,
     SyncCall,
@@ -81,7 +82,6 @@ _SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
 _INSTANTS = frozenset({"cpu_instant_event"})
 _NUMBERED = _HOST_OPS | _FRAMES | _ANNOTATIONS | _INSTANTS
 SAMPLED, _FEWEST = 0.5, 200
-_YEAR_2000_NS = 946_684_800 * 10**9
 _MICROSECOND_PS = 10**6
 _NO_STREAM = 2**32 - 1
 # An op that waited for a copy goes on within this time after its end; the clocks may be apart; shorter is no wait.
@@ -256,9 +256,9 @@ def _origin_ns(document: Document) -> int | None:
     """Unix time of time 0: newer files count from `baseTimeNanoseconds`, older ones from 1970."""
     first_ns = document.base_ps // 1000
     base_ns = whole(document.head.get("baseTimeNanoseconds")) or 0
-    if first_ns > _YEAR_2000_NS:
-        return first_ns
-    return base_ns + first_ns if base_ns > _YEAR_2000_NS else None
+    if first_ns > YEAR_2000_NS:
+        return first_ns if first_ns < YEAR_2200_NS else None
+    return base_ns + first_ns if YEAR_2000_NS < base_ns < YEAR_2200_NS else None
 
 
 def _messages(document: Document) -> list[object]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tracekit.columns import by_label
 from tracekit.readers.chrome.document import Document
 from tracekit.readers.losses import Lost
+from tracekit.units import YEAR_2200_NS
 from tracekit.vocabulary.losses import Loss
 
 Test = Callable[[Any], bool]
@@ -126,7 +127,7 @@ def of_metadata(document: Document) -> list[Lost]:
 def of_head(head: Mapping[str, Any]) -> Iterable[str]:
     """The keys beside the events that are damaged."""
     job, gpus, base = (head.get(key, ...) for key in ("distributedInfo", "deviceProperties", "baseTimeNanoseconds"))
-    if base is not ... and not is_count(base):
+    if base is not ... and (count(base) or YEAR_2200_NS) >= YEAR_2200_NS and base != 0:
         yield "baseTimeNanoseconds"
     if isinstance(job, dict):
         # Files that other tools wrote may hold the rank alone.

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from tracekit.devices import MOST_NUMBER, unknown
 from tracekit.readers.losses import Lost
 from tracekit.readers.nsys.sqlite_export import ID_MASK, MISSING, TID_BITS, Export, rows, strings
+from tracekit.units import YEAR_2000_NS
 from tracekit.vocabulary.losses import Loss
 
+_YEAR_2100_NS = 4_102_444_800 * 10**9
 _LARGEST = 2**53  # of a size or a bandwidth in bytes or kB, past that of any machine
 _KILO = 1000
-_YEAR_2000_NS, _YEAR_2100_NS = 946_684_800 * 10**9, 4_102_444_800 * 10**9
 _NO_HOST = ("", "UNKNOWN", "localhost")
 _EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 # Severities of ENUM_DIAGNOSTIC_SEVERITY_LEVEL, and what a warning must speak of to bear on what is read here.
@@ -80,11 +81,11 @@ def unix_ns(export: Export, time_ns: int) -> int | None:
     settings = _settings(export)
     shift = str(settings.get("EXPORT_PARAM_TIME_SHIFT") or 0)
     shifted = time_ns - (int(shift) if re.fullmatch(r"-?\d{1,18}", shift) else 0)
-    if settings.get("EXPORT_PARAM_TIME_NORMALIZE") == "true" or shifted > _YEAR_2000_NS:
+    if settings.get("EXPORT_PARAM_TIME_NORMALIZE") == "true" or shifted > YEAR_2000_NS:
         return shifted if abs(shifted) < 1 << 63 else None
     sessions = [start for (start,) in rows(export, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")]
     start = sessions[0] if len(sessions) == 1 else None
-    if isinstance(start, int) and _YEAR_2000_NS < start < _YEAR_2100_NS and abs(start + shifted) < 1 << 63:
+    if isinstance(start, int) and YEAR_2000_NS < start < _YEAR_2100_NS and abs(start + shifted) < 1 << 63:
         return start + shifted
     if len(sessions) == 1:
         export.lost.append(Lost(Loss.DETAILS, 1, None, "TARGET_INFO_SESSION_START_TIME.utcEpochNs is no time"))

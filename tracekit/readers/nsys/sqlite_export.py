@@ -53,6 +53,7 @@ _NOTHING = np.zeros(0, np.int64)
 # row takes less than a byte, and reading real exports takes at most one step of SQLite's machine a byte.
 _STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 10**8, 50, 10**6
 _COMPUTED, _VIEW = "columns that are computed, not stored", "a view, not a table"
+_SHADOWED = "a column of its own called rowid"
 _REPEATED = "its pages hold the same rows over and over"
 _AGAIN = "Export the report again with `nsys export --type sqlite`."
 
@@ -146,10 +147,9 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
         tables = _tables(path, connection)
         limits, of_pages = _limits(connection, tables) if is_damaged else ({}, [])
         refused = _refused(connection)
-        if refused.get(parquet_export.STRINGS) == _COMPUTED:
-            raise TraceError(
-                f"{path} is no Nsight Systems export: {parquet_export.STRINGS} has computed columns. {_AGAIN}"
-            )
+        if refused.get(parquet_export.STRINGS) in (_COMPUTED, _SHADOWED):
+            reason = "computed columns" if refused[parquet_export.STRINGS] == _COMPUTED else _SHADOWED
+            raise TraceError(f"{path} is no Nsight Systems export: {parquet_export.STRINGS} has {reason}. {_AGAIN}")
         readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0 and name not in refused}
         if parquet_export.STRINGS not in readable:
             raise TraceError(f"{what}: {parquet_export.STRINGS} cannot be read. {_AGAIN}")
@@ -218,14 +218,19 @@ def _info(table: str) -> str:
 
 
 def _refused(connection: sqlite3.Connection) -> dict[str, str]:
-    """Why tables are not read: views have no rows of their own, and generated columns can make gigabytes of a file of
-    some kB."""
+    """Why tables are not read: views have no rows of their own, generated columns can make gigabytes of a file of some
+    kB, and where a column is called as the number of a row is, that cannot be asked for."""
     views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
     refused = {decoded(name) or "": _VIEW for (name,) in views}
     computed = connection.execute(
         "SELECT DISTINCT m.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
         "WHERE m.type = 'table' AND c.hidden IN (2, 3)"
     )
+    shadowed = connection.execute(
+        "SELECT DISTINCT m.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
+        "WHERE m.type = 'table' AND lower(c.name) = 'rowid' AND NOT (c.pk AND upper(c.type) = 'INTEGER')"
+    )
+    refused |= {decoded(name) or "": _SHADOWED for (name,) in shadowed}
     return refused | {decoded(name) or "": _COMPUTED for (name,) in computed}
 
 

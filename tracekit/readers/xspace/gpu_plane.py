@@ -53,6 +53,7 @@ _OCCUPANCY = re.compile(r"\bocc_pct:([\d.]+)")
 _UNIFIED, _UNIFIED_COPY = "UM_", "UM_BYTES_TRANSFER_"
 _GRAPH_AS_A_WHOLE = "CudaGraphExec:"
 _FIELD = re.compile(r"(\w+):(\S+)")
+_MOST_BYTES = (1 << 63) - 1
 _ROCM = ("kind:", "__amd_rocclr")
 
 
@@ -268,6 +269,14 @@ def _graph_notes(events: PlaneEvents, hlo: planes.HloOps, calls: Calls) -> list[
     ]
 
 
+def _bytes_of(digits: str) -> int | None:
+    """The size that the digits tell, None where they tell none; of more than int64 holds, the most that it does, which
+    readers.bounds takes for no size."""
+    if not digits.isdecimal() or not (significant := digits.lstrip("0")):
+        return None
+    return min(int(significant), _MOST_BYTES) if len(significant) < 20 else _MOST_BYTES
+
+
 def copy_record(text: str, ordinal: int) -> CopyRecord:
     """What `memcpy_details` says of a copy that stands on the GPU `ordinal`."""
     fields = dict(_FIELD.findall(text))
@@ -276,6 +285,6 @@ def copy_record(text: str, ordinal: int) -> CopyRecord:
     return CopyRecord(
         fields.get("kind_src", ""),
         fields.get("kind_dst", ""),
-        int(size) if size.isdecimal() and int(size) > 0 else None,
+        _bytes_of(size),
         leaves,
     )

@@ -46,6 +46,7 @@ from tracekit.trace import (
     SYNC_COLUMNS,
     Trace,
 )
+from tracekit.units import YEAR_2000_NS, YEAR_2200_NS
 from tracekit.vocabulary.host_calls import TPU_LAUNCHES, launches
 from tracekit.vocabulary.kinds import Kind, says_no_work
 from tracekit.vocabulary.losses import Loss
@@ -77,7 +78,6 @@ _HOST = "/host:CPU"
 # further from the others than that and what starting and stopping takes.
 _LONGEST_PS, _STARTING_PS = 86_400 * 10**12, 60 * 10**12
 _FURTHEST_PS = 2**61  # int64 holds twice the distance between such times
-_YEAR_2000_NS = 946_684_800 * 10**9
 _MODEL = ("gpu_device_name", "device_type_string", "device_vendor")
 _NUMBERS = ("memory_bandwidth", "peak_hbm_bw_gigabytes_per_second", "peak_teraflops_per_second")
 _LARGEST_ID = 2**62  # past that of any call: what follows it are ids too
@@ -275,8 +275,13 @@ def _timed(plane: Plane, start: NDArray[np.int64], longest_ps: int) -> tuple[Pla
     """The events of a device plane that have a time, and a note on others; `start` (n,) is in ps."""
     end = start + plane.duration_ps
     # Aggregated events have no time, and an overflowed duration is none: neither can be a row.
-    valid = (plane.occurrences < 0) & (plane.duration_ps >= 0) & (end >= start) & (plane.duration_ps <= longest_ps)
-    notes = [] if valid.all() else [f"{(~valid).sum()} events damaged or without a valid time were skipped."]
+    is_sum = plane.occurrences >= 0
+    valid = (plane.duration_ps >= 0) & (end >= start) & (plane.duration_ps <= longest_ps) & ~is_sum
+    notes = (
+        [f"{is_sum.sum()} events stand for several, without their times: they were skipped."] if is_sum.any() else []
+    )
+    if bad := int((~valid & ~is_sum).sum()):
+        notes.append(f"{bad} events damaged or without a valid time were skipped.")
     return PlaneEvents(plane, start, end, np.flatnonzero(valid)), notes
 
 
@@ -623,10 +628,10 @@ def _origin(space: XSpace) -> tuple[int, int]:
 def _unix_ns(space: XSpace, time_ns: int) -> int | None:
     """The Unix time of `time_ns`: that is one, or counts from the start of the profile if the file says when that
     was."""
-    if time_ns > _YEAR_2000_NS:
-        return time_ns
+    if time_ns > YEAR_2000_NS:
+        return time_ns if time_ns < YEAR_2200_NS else None
     times = _profile_ns(space)
-    return None if times is None or times[0] < _YEAR_2000_NS else times[0] + time_ns
+    return None if times is None or times[0] < YEAR_2000_NS else times[0] + time_ns
 
 
 def _longest_ps(space: XSpace) -> int:
@@ -645,7 +650,9 @@ def _profile_ns(space: XSpace) -> tuple[int, int] | None:
     """When the profile was started and stopped, in ns of Unix time; None if the file does not say."""
     for plane in space.planes:
         start, stop = (plane.stats.get(f"profile_{edge}_time") for edge in ("start", "stop"))
-        if plane.name == _SESSION and isinstance(start, int) and isinstance(stop, int) and 0 <= start <= stop < 2**63:
+        if plane.name != _SESSION or not isinstance(start, int) or not isinstance(stop, int):
+            continue
+        if 0 <= start <= stop < YEAR_2200_NS:
             return start, stop
     return None
 
