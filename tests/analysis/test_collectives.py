@@ -316,6 +316,29 @@ def test_the_columns_have_the_dtypes_that_they_promise():
         assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == columns
 
 
+@pytest.mark.parametrize(
+    ("device", "waits", "at_least"),
+    [
+        ("tpu", (4_000, 4_000), True),  # each done found it landed
+        ("tpu", (4_000, 30_000_000), False),  # the last one waited until it had
+        ("tpu", (30_000_000, 4_000), True),
+        ("tpu", (None, None), False),
+        ("tpu", (MS, MS), False),  # all of it is the wait: it is not asynchronous
+        ("gpu", (4_000, 4_000), False),
+    ],
+)
+def test_the_bandwidth_of_what_had_landed_before_its_done_is_a_lower_bound(device, waits, at_least):
+    ends = (MS, MS + 1)
+    starts = (0, 1 if waits[1] == MS else 0)
+    rows = [
+        row(f"{device}:{k}", start, end, bytes=10**6, ranks="0,1", wait_ps=wait)
+        for k, (start, end, wait) in enumerate(zip(starts, ends, waits, strict=True))
+    ]
+    result = analyse(*rows)
+    assert result.table["at_least"].tolist() == [at_least]
+    assert result.by_op["at_least"].tolist() == [at_least]
+
+
 def test_hidden_and_exposed_time_count_inside_the_window_only():
     result = analyse(row("gpu:0", 0, 100), row("gpu:1", 60, 100), row("gpu:0", 10, 50, kind="compute"), window=(40, 80))
     assert plain(result.table[["hidden_ps", "exposed_ps", "exposed_wait_ps"]]) == [

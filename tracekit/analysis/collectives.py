@@ -16,7 +16,8 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.stragglers import DEVICE_COLUMNS, HOST_COLUMNS, Members, by_number, late_devices, late_hosts
 from tracekit.columns import frame
-from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, Unseen
+from tracekit.devices import type_of
+from tracekit.timeline.instances import DONE_PS, MATCHED_BY, CollectiveInstances, Unseen
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline, why_unseen
 from tracekit.timeline.unions import Unions
@@ -240,10 +241,24 @@ def _table(rows: Rows, members: Members, instances: CollectiveInstances) -> pd.D
     }
     time = end - last_start
     data |= rates(instances.operations, instances.operation, largest, time, instances.ranks, size)
+    data["at_least"] |= ~data["algorithm_bytes_per_s"].isna() & _landed_earlier(rows, members, stated_wait)
     unseen = (size > 1) & ~is_shared
     texts = [f"{_NOT_ALL}; {reason}" if reason else _NOT_ALL for reason in data["reason"][unseen]]
     data["reason"][unseen] = texts
     return frame(COLLECTIVE_COLUMNS, data)
+
+
+def _landed_earlier(rows: Rows, members: Members, wait: Any) -> Mask:
+    """Which instances (m,) may have ended before their last row did: on a TPU an asynchronous one lasts until its done,
+    which comes when the core gets there, and waits for what has not landed by then; `wait` (c,) is for how long it did,
+    null where the row is of none."""
+    is_tpu = np.array([type_of(name) == "tpu" for name in rows.devices], bool)[members.device]
+    known, length = ~np.asarray(wait.isna()), members.end - members.start
+    waited = wait.to_numpy(np.int64, na_value=0)
+    is_open = is_tpu & known & (waited < length) & (waited <= DONE_PS)
+    is_last = members.end == members.each(members.over(np.maximum, members.end))
+    landed_earlier: Mask = np.logical_and.reduceat(~is_last | is_open, members.first)
+    return landed_earlier
 
 
 def _ops(rows: Rows, places: Column) -> NDArray[np.object_]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tracekit.columns import distinct, numbered
 from tracekit.devices import type_of
 from tracekit.jit import loop
+from tracekit.timeline.instances import DONE_PS
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.vocabulary.kinds import Kind
 
@@ -19,8 +20,6 @@ Places = NDArray[np.int32]
 Edges = tuple[Column, Column]
 
 NONE: Edges = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-# A `-done` that had nothing to wait for took 1 to 4 ns on real TPUs; what waited longer than this was held up.
-DONE_PS = 100_000
 
 
 @dataclass(frozen=True)
