@@ -398,7 +398,7 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
     for counts_of in [*(kind for device in saved["devices"] for kind in device["kinds"].values()), *saved["guessed"]]:
         counts_of["events"] = counts_of.pop("intervals")
     if summary["collectives"]:  # schema 1 knew nothing of late hosts, nor of what a device would save if on time
-        assert summary["collectives"].pop("by_host") == []
+        assert [summary["collectives"].pop(name) for name in ("by_host", "by_group")] == [[], []]
         assert {row.pop("gain_ps") for row in summary["collectives"]["by_device"]} == {None}
     for key in set(saved) - {"schema", "important", "notes", "findings"}:
         if isinstance(saved[key], dict):

@@ -23,6 +23,7 @@ from tracekit.analysis.machine import Machine
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.program import Program, graphs_turned_off, in_loops, program
+from tracekit.analysis.slow_groups import slow_group_of
 from tracekit.analysis.stragglers import worst
 from tracekit.columns import records
 from tracekit.devices import type_of
@@ -207,6 +208,8 @@ def late_peer(partition: pd.DataFrame, collectives: Collectives) -> Finding | No
     cost, share = _cost([straggler["exposed_cost_ps"]], partition)
     who = {name: straggler[name] for name in ("device", "host", "devices") if name in straggler}
     evidence: dict[str, Any] = who | {name: int(straggler[name]) for name in ("last", "n")}
+    if "device" in straggler and (group := slow_group_of(straggler["device"], collectives.by_group)):
+        evidence["slow_link"] = group
     if not straggler.get("is_alone"):
         evidence["gain_ps"] = int(straggler["gain_ps"])
     return Finding("late_peer", cost, share, evidence) if share >= LATE_PEER else None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
+from tracekit.analysis.slow_groups import GROUP_COLUMNS, groups_by_bandwidth
 from tracekit.analysis.stragglers import DEVICE_COLUMNS, HOST_COLUMNS, Members, by_number, late_devices, late_hosts
 from tracekit.columns import frame
 from tracekit.devices import type_of
@@ -100,7 +101,8 @@ class Collectives(
 
     `table` (COLLECTIVE_COLUMNS): one row per instance, by first start. `by_device` (DEVICE_COLUMNS): one row per device
     that ran any. `by_host` (HOST_COLUMNS): one row per host, where several took part, some with several devices; none
-    else. `by_op` (OP_COLUMNS): one row per category, number of ranks and power of two of bytes, that of most
+    else. `by_group` (GROUP_COLUMNS): one row per group of devices whose bandwidth can be held against that of others.
+    `by_op` (OP_COLUMNS): one row per category, number of ranks and power of two of bytes, that of most
     device time first. `total` (TOTAL_COLUMNS): one row, or none. `alone`: why nothing is known of waiting, skew and
     stragglers, "" if it is. `notes`: what could not be matched, or only under an assumption. `lacking`: why there is
     nothing at all, "" if there is.
@@ -110,6 +112,7 @@ class Collectives(
     by_device: pd.DataFrame
     by_host: pd.DataFrame
     by_op: pd.DataFrame
+    by_group: pd.DataFrame
     total: pd.DataFrame
     alone: str
     notes: tuple[str, ...]
@@ -128,8 +131,9 @@ def collectives(timeline: Timeline, missing: str = "") -> Collectives:
     rows, unions, instances = timeline.rows, timeline.unions, timeline.collectives
     if not (instances.instance >= 0).any():
         table, by_device, by_host = map(frame, (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, HOST_COLUMNS))
-        by_op, total = frame(OP_COLUMNS), frame(TOTAL_COLUMNS)
-        return Collectives(table, by_device, by_host, by_op, total, "", (), "The trace holds no collectives.")
+        by_op, by_group, total = map(frame, (OP_COLUMNS, GROUP_COLUMNS, TOTAL_COLUMNS))
+        nothing = "The trace holds no collectives."
+        return Collectives(table, by_device, by_host, by_op, by_group, total, "", (), nothing)
     members = _members(rows, instances, unions, timeline.world_size or 0)
     table = _table(rows, members, instances)
     by_device = late_devices(rows, members, unions)
@@ -137,7 +141,9 @@ def collectives(timeline: Timeline, missing: str = "") -> Collectives:
     alone = _unknown_waiting(by_device, missing, why_unseen(timeline))
     if alone and not missing and timeline.is_narrowed:
         alone = _NONE_WHOLE
-    return Collectives(table, by_device, by_host, _by_op(members, table), _total(members), alone, instances.notes, "")
+    power = _powers(table["bytes"])
+    by_op, by_group = _by_op(members, table, power), groups_by_bandwidth(rows, members, table, power)
+    return Collectives(table, by_device, by_host, by_op, by_group, _total(members), alone, instances.notes, "")
 
 
 def _residuals(hosts: pd.DataFrame) -> dict[str, int]:
@@ -329,14 +335,19 @@ def _join_reasons(reasons: Sequence[tuple[NDArray[np.bool_], str]]) -> NDArray[n
     return np.array(texts, object)[codes]
 
 
-def _by_op(members: Members, table: pd.DataFrame) -> pd.DataFrame:
-    """One row per category, number of ranks and size, the one that took most device time first."""
+def _powers(sizes: pd.Series) -> pd.Series:
+    """The power of two at or below each size; 0 of 0, null of null."""
+    numbers = sizes.to_numpy(np.int64, na_value=0)
+    power = np.where(numbers > 0, np.int64(1) << np.maximum(np.frexp(numbers.astype(float))[1] - 1, 0), 0)
+    return pd.Series(_nullable(power, sizes.notna().to_numpy()))
+
+
+def _by_op(members: Members, table: pd.DataFrame, power: pd.Series) -> pd.DataFrame:
+    """One row per category, number of ranks and `power` of two of bytes, the one that took most device time first."""
     is_shared = members.shared[members.first]
-    sizes = table["bytes"].to_numpy(np.int64, na_value=0)
-    power = np.where(sizes > 0, np.int64(1) << np.maximum(np.frexp(sizes.astype(float))[1] - 1, 0), 0)
     keyed = table.assign(
         ranks=table["ranks"].fillna(table["devices"].where(is_shared)),
-        size_bytes=_nullable(power, table["bytes"].notna().to_numpy()),
+        size_bytes=power,
         shared_time_ps=table["device_time_ps"].where(is_shared, 0),
     )
     groups = keyed.groupby(["category", "ranks", "size_bytes"], dropna=False, sort=False)

@@ -192,7 +192,7 @@ def _of_schema_1(document: Mapping[str, Any], file: Path) -> tuple[Report, list[
 
 
 # What schema 1 does not hold of an analysis, and the keys of what it holds under another name than that of the field.
-_UNKNOWN = {"gaps", "depth", "by_host", "lacking", "busy_ratio", "queued_ratio", "unexplained", "is_part"}
+_UNKNOWN = {"gaps", "depth", "by_host", "by_group", "lacking", "busy_ratio", "queued_ratio", "unexplained", "is_part"}
 _KEYS = {
     "steps": {"table": "steps", "typical": "devices"},
     "collectives": {"table": "instances", "by_op": "by_operation"},

@@ -476,6 +476,36 @@ def test_the_section_holds_the_figures_as_plain_data():
     ]
 
 
+@pytest.mark.parametrize(
+    ("evidence", "finding", "remedy"),
+    [
+        (
+            {"device": "gpu:3", "last": 14, "n": 16, "gain_ps": 10**9},
+            "gpu:3 was the straggler in 14 of 16 collectives: waiting for it cost 25.0 % of the devices' time (3.00 ms "
+            "summed over 4 devices); on time, it alone would save 1.00 ms, as others come nearly as late.",
+            "compare what gpu:3 does",
+        ),
+        (
+            {"host": "h2", "devices": 8, "last": 14, "n": 16, "gain_ps": 10**9},
+            "The 8 devices of h2 were the stragglers in 14 of 16 collectives: waiting for them cost 25.0 % of the "
+            "devices' time (3.00 ms summed over 4 devices); on time, they would save 1.00 ms.",
+            "compare what the devices of h2 do before them with those of other hosts",
+        ),
+        (
+            {"device": "gpu:3", "last": 14, "n": 16, "slow_link": {"devices": "gpu:2, gpu:3", "ratio": 0.4}},
+            "gpu:3 was the straggler in 14 of 16 collectives: waiting for it cost 25.0 % of the devices' time (3.00 ms "
+            "summed over 4 devices); those of gpu:2, gpu:3 move 40.0 % of what other groups do.",
+            "look at the link between gpu:2, gpu:3 first",
+        ),
+    ],
+)
+def test_a_straggler_is_told_with_what_its_being_on_time_would_save(monkeypatch, evidence, finding, remedy):
+    monkeypatch.setitem(FINDINGS, "late_peer", evidence)
+    (told,) = section(advice_of("late_peer"), 4).data
+    assert told["finding"] == finding
+    assert told["remedy"].startswith(remedy)
+
+
 def test_without_findings_the_section_says_so():
     assert section(Advice((), "gpu", True), 2).lacking.startswith("No cost")
 

@@ -108,7 +108,7 @@ def test_without_collectives_there_is_only_that_sentence():
 def test_the_data_are_plain_and_hold_at_most_a_thousand_instances():
     result = section_of(*steps(2, 1003, late=1))
     data = json.loads(json.dumps(result.data))
-    assert list(data) == ["total", "alone", "by_device", "by_host", "by_operation", "instances", "notes"]
+    assert list(data) == ["total", "alone", "by_device", "by_host", "by_operation", "by_group", "instances", "notes"]
     assert (data["total"]["collectives"], len(data["instances"])) == (1003, 1000)
     assert [instance["instance"] for instance in data["instances"]] == list(range(1000))
     assert data["by_device"][1]["straggler"] is True
@@ -129,3 +129,47 @@ def test_tables_fit_80_columns_with_many_devices_and_long_names():
     assert tables["collectives.devices"][0] == "Stragglers, costliest first"
     assert [row[3] for row in tables["collectives.devices"][2]] == ["720.0 ms", *["0 ps"] * 7]
     assert tables["collectives.waits"][2][0][0] == "ncclDevKernel_AllReduce_Sum_bf16_TREE_LL"
+
+
+def test_a_slow_link_and_a_late_host_are_told_with_their_devices():
+    rows = [
+        row(
+            f"h{group}/gpu:{device}",
+            (10 * step + (4 if group == 1 else 0)) * MS + device,
+            (10 * step + (4 if group == 1 else 0) + (3 if group == 0 else 1)) * MS,
+            host=f"h{group}",
+            bytes=10**6,
+            sequence=step,
+            group=f"pair {group}",
+            ranks=f"{2 * group},{2 * group + 1}",
+        )
+        for step in range(10)
+        for group in (0, 1)
+        for device in (0, 1)
+    ]
+    meet = [
+        row(
+            f"h{group}/gpu:{device}",
+            (10 * step + 6) * MS + group * MS + device,
+            (10 * step + 8) * MS,
+            "all-gather",
+            host=f"h{group}",
+            sequence=step,
+            group="all",
+            ranks="0,1,2,3",
+        )
+        for step in range(10)
+        for group in (0, 1)
+        for device in (0, 1)
+    ]
+    its = section_of(*rows, *meet)
+    assert its.sentences[1] == (
+        "The 2 devices of h1 were the stragglers in 10 of 10 collectives: together, the others waited 20.00 ms for "
+        "them; on time, they would save 10.00 ms."
+    )
+    assert its.sentences[2] == (
+        "A slow link: 10 all-reduces of h0/gpu:0, h0/gpu:1 reached 333 MB/s (busbw), where other groups of as many "
+        "devices reached 1.00 GB/s with messages as large."
+    )
+    keys = [each.key for each in its.tables]
+    assert keys[:4] == ["collectives.operations", "collectives.devices", "collectives.hosts", "collectives.groups"]

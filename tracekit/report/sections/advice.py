@@ -332,6 +332,12 @@ def _took_turns(finding: advice.Finding, devices: int) -> str:
     return f"{who} were serialized ({at_once}), which cost {_of_time(finding, devices)}"
 
 
+def _link_words(evidence: Mapping[str, Any]) -> str:
+    """That a straggler's collectives with some devices are slower than those of other groups."""
+    link = evidence.get("slow_link")
+    return f"; those of {link['devices']} move {percent(link['ratio'])} of what other groups do" if link else ""
+
+
 # What each rule found on so many devices.
 _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
     "exposed_collectives": lambda finding, devices: (
@@ -341,7 +347,7 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
     ),
     "late_peer": lambda finding, devices: (
         f"{straggler_words(finding.evidence)}: waiting for {'them' if 'host' in finding.evidence else 'it'} cost "
-        f"{_of_time(finding, devices)}{gain_words(finding.evidence)}"
+        f"{_of_time(finding, devices)}{_link_words(finding.evidence) or gain_words(finding.evidence)}"
     ),
     "exposed_copies": lambda finding, devices: (
         f"Copies{_directions(finding.evidence)} were exposed for {_of_time(finding, devices)}"
@@ -502,6 +508,9 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
         f"compare what the devices of {evidence['host']} do before them with those of other hosts: more work, a slower "
         "input, fewer cores, a lower clock"
         if "host" in evidence
+        else f"look at the link between {evidence['slow_link']['devices']} first (nvidia-smi topo -m and nvlink -s, "
+        "NCCL_DEBUG=INFO): what is late may only have waited for its data"
+        if "slow_link" in evidence
         else f"compare what {evidence['device']} does before them with the others: more work, a slower input, a lower "
         "clock"
     ),

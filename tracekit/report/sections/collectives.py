@@ -22,7 +22,7 @@ from tracekit.report.section import (
     table_of,
 )
 from tracekit.report.sections.stragglers import gain_words, straggler_words
-from tracekit.units import device_time, percent, quantity, time
+from tracekit.units import device_time, percent, quantity, rate, time
 
 # Rows of the longest waits where there is little room.
 _WAITS = 5
@@ -49,9 +49,10 @@ def section(result: Collectives, windows_ps: int = 0) -> Section:
         else:
             several = f"Of the time of the {total['shared']} seen on all their ranks"
             first = f"{took}, {exposed}. {several}, {waiting} was waiting for the last device to arrive."
-        sentences = [first, *_stragglers(result.by_device, result.by_host)]
+        sentences = [first, *_stragglers(result.by_device, result.by_host), *_slow_groups(result.by_group)]
         hosts = [_hosts(result.by_host)] if len(result.by_host) else []
-        tables = [operations, _devices(result.by_device), *hosts, *instances]
+        groups = [_groups(result.by_group)] if result.by_group["slow"].any() else []
+        tables = [operations, _devices(result.by_device), *hosts, *groups, *instances]
     sentences += result.notes
     return Section(
         "collectives",
@@ -149,6 +150,41 @@ def _devices(by_device: pd.DataFrame) -> Table:
     )
 
 
+def _slow_groups(by_group: pd.DataFrame) -> list[str]:
+    """Which groups of devices are slower than others like them, the slowest first."""
+    slow = by_group[by_group["slow"]]
+    slow = slow.loc[(slow["bus_bytes_per_s"] / slow["others_bytes_per_s"]).sort_values(kind="stable").index]
+    sentences = [
+        f"A slow link: {row['n']} {_operation(row['category'])}s of {row['devices']} reached "
+        f"{rate(row['bus_bytes_per_s'], 'B/s')} (busbw), where other groups of as many devices reached "
+        f"{rate(row['others_bytes_per_s'], 'B/s')} with messages as large."
+        for row in records(slow.head(2))
+    ]
+    more = f" So did {quantity(len(slow) - 2, 'other group')}." if len(slow) > 2 else ""
+    return [*sentences[:-1], sentences[-1] + more] if sentences else []
+
+
+def _groups(by_group: pd.DataFrame) -> Table:
+    """The groups of devices, the slowest beside others first."""
+    ratio = by_group["bus_bytes_per_s"] / by_group["others_bytes_per_s"]
+    return table_of(
+        by_group.loc[ratio.sort_values(kind="stable").index].head(MOST_ROWS),
+        "collectives.groups",
+        "Groups of devices by bandwidth",
+        [
+            Field("operation", Unit.TEXT, lambda row: _operation(row["category"])),
+            Field("ranks", Unit.COUNT, "ranks"),
+            Field("size", Unit.BYTES, "size_bytes"),
+            Field("devices", Unit.NAME, "devices"),
+            Field("n", Unit.COUNT, "n"),
+            Field("busbw", Unit.BYTES_PER_S, "bus_bytes_per_s"),
+            Field("of others", Unit.BYTES_PER_S, "others_bytes_per_s"),
+        ],
+        0,
+        about="Medians; of others: of the middle one of the other groups with as many ranks and messages as large.",
+    )
+
+
 def _hosts(by_host: pd.DataFrame) -> Table:
     """The hosts whose devices, together, cost those of the others most."""
     return table_of(
@@ -210,6 +246,7 @@ def _data(result: Collectives) -> dict[str, Any]:
         "by_device": plain(result.by_device),
         "by_host": plain(result.by_host.sort_values("cost_ps", ascending=False, kind="stable").head(MOST_DATA)),
         "by_operation": plain(result.by_op),
+        "by_group": plain(result.by_group.head(MOST_DATA)),
         "instances": plain(longest),
         "notes": list(result.notes),
     }
