@@ -476,3 +476,58 @@ def test_causes_of_idle_time_are_told_where_the_files_of_a_few_of_many_hosts_are
     )
     assert completeness(timeline_of(few)).rows == ""
     assert "2 of 40 files" in completeness(timeline_of(many)).rows
+
+
+def met(steps, devices=4, *, without=lambda device, step: False, ranks=None):
+    """All-reduces of some ranks, one a step, but for the rows of devices in steps that were not recorded."""
+    return [
+        row(
+            f"rank{device}/gpu:0",
+            100 * step + device,
+            100 * step + 50,
+            host=f"rank{device}",
+            group="dp",
+            sequence=step,
+            ranks=",".join(map(str, range(ranks or devices))),
+        )
+        for step in range(steps)
+        for device in range(devices)
+        if not without(device, step)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("without", "told"),
+    [
+        (lambda device, step: device == 3 and step < 6, [("rank3", 6, 20, "rank3/gpu:0, before its first row")]),
+        (lambda device, step: device == 1 and step > 16, [("rank1", 3, 20, "rank1/gpu:0, after its last")]),
+        (
+            lambda device, step: device == 1 and not 1 < step < 18,
+            [("rank1", 4, 20, "rank1/gpu:0, before its first row and after its last")],
+        ),
+        (lambda device, step: device == 3 and step < 2, []),  # the edge of its profile
+        (lambda device, step: device == 3 and step % 2 == 1, []),  # rows are lost, but it was recorded
+    ],
+)
+def test_a_rank_that_was_recorded_for_a_part_of_the_time_is_told(without, told):
+    found = completeness(timeline_of(table(*met(20, without=without))))
+    columns = ["host", "lost", "total", "evidence"]
+    assert [tuple(each) for each in found.losses[columns].to_numpy().tolist()] == told
+    assert found.losses["what"].tolist() == ["collectives"] * len(told)
+    assert (found.rows, found.shares) == ("", "")
+    assert found.is_complete == (not told)
+
+
+def test_a_rank_that_is_not_there_at_all_was_not_recorded_for_a_part():
+    found = completeness(timeline_of(table(*met(20, devices=3, ranks=4))))
+    assert not len(found.losses)
+    assert found.groups["absent"].tolist() == ["3"]
+
+
+def test_a_rank_that_was_recorded_late_is_told_first_in_the_report():
+    report = analyse(timeline_of(table(*met(20, without=lambda device, step: device == 3 and step < 6))))
+    (told,) = [each for each in report.sections if each.key == "completeness"]
+    assert told.sentences == (
+        "rank3: 6 of 20 collectives have no row of a device that takes part (rank3/gpu:0, before its first row): it "
+        "was not recorded then. It was not idle, and whom the others waited for is not known.",
+    )

@@ -22,6 +22,9 @@ from tracekit.units import others, percent, quantity
 from tracekit.vocabulary.losses import MANY_MISSING, TOO_MANY, WORTH_WITHHOLDING, Loss, damage, matters
 from tracekit.vocabulary.ranks import process_number
 
+# So many collectives, and such a part of those of its group, that a device did not record are no edge of its profile.
+_FEWEST_UNRECORDED, _SHARE_UNRECORDED = 3, 0.05
+
 R = TypeVar("R", bound=Any)
 Column = NDArray[np.int64]
 
@@ -172,7 +175,43 @@ def _losses(timeline: Timeline) -> pd.DataFrame:
     trace = timeline.trace
     stated = frame(LOSS_COLUMNS, {name: trace.losses[name].astype(object) for name in LOSS_COLUMNS})
     launched = timeline.recorded.lost_launches
-    return pd.concat([stated, frame(LOSS_COLUMNS, launched.assign(what=Loss.LAUNCHED.value))], ignore_index=True)
+    tables = [stated, frame(LOSS_COLUMNS, launched.assign(what=Loss.LAUNCHED.value)), _unrecorded(timeline)]
+    return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+
+
+def _unrecorded(timeline: Timeline) -> pd.DataFrame:
+    """The collectives of groups whose ranks are all in the trace that ended before the first row of one of them, or
+    began after its last: it took part, but was not recorded then (LOSS_COLUMNS)."""
+    rows, instances = timeline.rows, timeline.collectives
+    member = np.flatnonzero(instances.instance >= 0)
+    if not len(member) or instances.complete.all():
+        return frame(LOSS_COLUMNS)
+    of = instances.instance[member]
+    columns = (rows.codes(column)[member].astype(np.int64) for column in ("group", "ranks"))
+    clock = pd.factorize(np.array(rows.clocks, object))[0][rows.device[member]]
+    which, _ = distinct(*columns, clock, instances.ranks[of])
+    count = len(instances.complete)
+    start, end = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(start, of, rows.start[member])
+    np.maximum.at(end, of, rows.end[member])
+    data = []
+    for number in range(int(which.max()) + 1):
+        rows_of_group = np.flatnonzero(which == number)
+        its = np.unique(of[rows_of_group])
+        devices = np.unique(rows.device[member[rows_of_group]])
+        if instances.complete[its].all() or len(devices) < 2 or int(instances.ranks[its[0]]) != len(devices):
+            continue
+        starts, ends = np.sort(start[its]), np.sort(end[its])
+        for device in devices.tolist():
+            first, last = rows.start[rows.of(device)][0], rows.end[rows.of(device)].max()
+            before = int(np.searchsorted(ends, first, side="right"))
+            after = len(its) - int(np.searchsorted(starts, last))
+            if before + after < max(_FEWEST_UNRECORDED, _SHARE_UNRECORDED * len(its)):
+                continue
+            when = " and ".join(["before its first row"] * (before > 0) + ["after its last"] * (after > 0))
+            evidence = f"{rows.devices[device]}, {when}"
+            data.append((rows.hosts[device], Loss.COLLECTIVES.value, before + after, len(its), evidence))
+    return frame(LOSS_COLUMNS, data)
 
 
 def _unknown_waiting(groups: pd.DataFrame) -> str:

@@ -16,6 +16,8 @@ class Loss(StrEnum):
     RECORDS = "records"
     PERHAPS = "perhaps records"
     END = "end"
+    # Of a device that was recorded for a part of the time only; what others did meanwhile is there.
+    COLLECTIVES = "collectives"
     # What is damaged, and was not read.
     RUNS = "runs"
     FILES = "files"

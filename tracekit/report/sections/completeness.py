@@ -102,6 +102,11 @@ def _lost(loss: dict[str, Any]) -> str:
             text = loss["evidence"] if pd.notna(loss["evidence"]) else None
             sentence = damage(Loss(what), int(loss["lost"]) if lost else None, total, text)
             return f"{host}{sentence} Copy the file again, or record it again."
+        case Loss.COLLECTIVES:
+            return (
+                f"{host}{of} collectives have no row of a device that takes part{evidence}: it was not recorded then. "
+                "It was not idle, and whom the others waited for is not known."
+            )
         case Loss.END:
             return f"{host}the profile ended before the program did{evidence}: what came after is not in it."
         case _:
