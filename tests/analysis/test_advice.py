@@ -120,6 +120,12 @@ def test_exposed_copies_name_the_direction_that_was_most_of_them():
     assert advice.exposed_copies(timeline_of(below), partition(below)) is None
 
 
+@pytest.mark.parametrize(("begin", "covered"), [(0, 1.0), (8, 0.8), (9, None)])
+def test_copies_that_outlast_the_compute_beside_them_are_told_so(begin, covered):
+    rows_ = events(("gpu:0", "compute", 0, 40), ("gpu:0", "memcpy", begin, 100, "in", "H2D"))
+    assert advice.exposed_copies(timeline_of(rows_), partition(rows_)).evidence.get("covered") == covered
+
+
 def test_memsets_are_no_exposed_copies():
     memsets = two_gpus(30, "memset")
     assert advice.exposed_copies(timeline_of(memsets), partition(memsets)) is None

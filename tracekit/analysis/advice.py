@@ -24,6 +24,7 @@ from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.program import Program, graphs_turned_off, in_loops, program
 from tracekit.analysis.slow_groups import slow_group_of
+from tracekit.analysis.steps import PARTS
 from tracekit.analysis.stragglers import worst
 from tracekit.columns import records
 from tracekit.devices import type_of
@@ -38,6 +39,8 @@ from tracekit.vocabulary.kinds import Kind
 # Shares of the devices' windows from which on a finding is told.
 EXPOSED_COLLECTIVES = 0.10
 EXPOSED_COPIES = 0.05
+# Copies that run beside so much of the compute lack compute to hide behind, not an earlier start.
+COVERED = 0.8
 LATE_PEER = 0.05
 # By cause of idle time (analysis.idle) the rule's name and its share.
 IDLE = {
@@ -220,8 +223,10 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
     memsets are none.
 
     Of the copies of that direction, or of all, `host_memory` is the memory of the host that most of their time goes
-    through, where that is known, `in_program` the share of their time in which they were operations of a compiled
-    program, and `in_loop` that of those which the host launched in a loop of it, where any were.
+    through, where that is known, `covered` the share of the compute beside which copies ran, where that is COVERED or
+    more: then more compute is what they lack to hide behind, `in_program` the share of their time in which they were
+    operations of a compiled program, and `in_loop` that of those which the host launched in a loop of it, where any
+    were.
     """
     cost, share = _cost(_exposed_copies_ps(timeline, partition), partition)
     if share < EXPOSED_COPIES:
@@ -248,6 +253,10 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
         evidence["in_program"] = in_program
     if in_loop := _ratio(rows, copies & np.append(in_loops(timeline), False)[timeline.launch], copies):
         evidence["in_loop"] = in_loop
+    compute_ps = sum(map(int, partition[PARTS["compute"]].sum()))
+    beside_ps = sum(map(int, partition[["compute+memory", "compute+collective+memory"]].sum()))
+    if compute_ps and beside_ps >= COVERED * compute_ps:
+        evidence["covered"] = beside_ps / compute_ps
     return Finding("exposed_copies", cost, share, evidence)
 
 

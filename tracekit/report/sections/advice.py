@@ -444,6 +444,11 @@ def _directions(evidence: Mapping[str, Any]) -> str:
 def _hide_copies(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     direction = evidence["direction"]
     both_ways = not direction and {"H2D", "D2H"} <= {*_much_copied(evidence)}
+    if evidence.get("covered") and direction in ("H2D", "D2H"):
+        return (
+            f"copy less: they ran beside {percent(evidence['covered'])} of the compute already, and take longer than "
+            "it (a smaller type, only what changed; else more compute for each byte, or a faster link)"
+        )
     if result.xla and evidence.get("in_program", 0) > 0.5 and (both_ways or direction in ("H2D", "D2H")):
         how = ' (fewer arrays of memory_kind="pinned_host", fewer names in the checkpoint policy)'
         return (
