@@ -295,6 +295,32 @@ def test_events_that_cannot_be_placed_are_left_out_and_noted(tmp_path, monkeypat
     assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 6]] * 5
 
 
+@pytest.mark.parametrize(
+    ("process", "field", "damage", "what"),
+    [
+        ("/device:TPU:0", '"ts": 50', '"ts": 05', [1, None, "not valid JSON, of devices"]),
+        ("/device:TPU:0", '"pid": ', '"x": 05, "id": ', [1, None, "not valid JSON, of devices"]),
+        ("/host:CPU", '"ts": 50', '"ts": 05', [1, 46, "not valid JSON"]),
+        ("/device:TPU:0", '"ts": 50', '"ts": NaN', [1, None, "without a time, of devices"]),
+        ("/host:CPU", '"ts": 50', '"ts": NaN', [1, 40, "without a time"]),
+        (
+            "/device:TPU:0",
+            '"ts": 50',
+            '"ts": 9e15',
+            [1, None, "their times are more than a day from the others, of devices"],
+        ),
+    ],
+)
+def test_what_is_lost_of_devices_counts_beside_what_is_read_of_them(tmp_path, process, field, damage, what):
+    text, tpu = Text(), "/device:TPU:0"
+    for at in range(37):
+        text.event("/host:CPU", "python", "call", str(at), "1")
+    text.event(tpu, "XLA Modules", "jit_f(1)", "5", "50").event(tpu, "XLA Ops", "a", "5", "2")
+    text.event(process, "XLA Ops" if process == tpu else "python", "lost", "50", "1")
+    text.events[-1] = text.events[-1].replace(field, damage)
+    assert what in table(text.read(tmp_path).losses, "lost", "total", "evidence")
+
+
 def test_both_forms_of_one_capture_give_the_same_rows():
     # JAX wrote the JSON from that XSpace. It has no HLO protos (opcodes, sizes) and no ids (copies of the CPU's pool).
     path = DATA / "jax_two_cpu_devices.trace.json.gz"

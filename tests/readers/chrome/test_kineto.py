@@ -906,6 +906,42 @@ def test_a_size_of_a_copy_that_is_none_is_counted(tmp_path, size):
     assert trace.losses[["what", "lost"]].to_numpy().tolist() == [["details", 1]]
 
 
+UNTIMED = "kernels, copies or memsets without a valid time"
+NO_JSON = "kernels, copies or memsets, or what may be: not valid JSON"
+
+
+@pytest.mark.parametrize(
+    ("field", "damage", "what"),
+    [
+        ('"ts": 50', '"ts": 0x41a', [1, 3, NO_JSON]),
+        ('"ts": 50', '"ts": 1050.', [1, 3, NO_JSON]),
+        ('"ts": 50', '"ts": +1050', [1, 3, NO_JSON]),
+        ('"ts": 50', '"ts": 01050', [1, 3, NO_JSON]),
+        ('"ts": 50', '"ts": 50,,', [1, 3, NO_JSON]),
+        ('"cat": "kernel", "name": "lost"', '"cat": "kern"el", "name": "lost"', [1, 3, NO_JSON]),
+        ('"cat": "kernel", "name": "lost", "pid": 0', '"name": "lost", "pid": 0, "x": 01', [1, 3, NO_JSON]),
+        ('"cat": "kernel", "name": "lost", "pid": 0', '"name": "lost", "pid": 9, "x": 01', [1, 43, "not valid JSON"]),
+        ('"cat": "kernel"', '"cat": "cpu_op", "x": 01', [1, 43, "not valid JSON"]),
+        ('"ph": "X"', '"ph": "f", "x": 01', [1, 43, "not valid JSON"]),
+        ('"ts": 50', '"ts": NaN', [1, 3, UNTIMED]),
+        (
+            '"ts": 50',
+            '"ts": 9e15',
+            [1, 3, "kernels, copies or memsets: their times are more than a day from the others"],
+        ),
+    ],
+)
+def test_work_that_cannot_be_read_counts_beside_that_of_devices_alone(tmp_path, field, damage, what):
+    ops = [event("cpu_op", "aten::mm", at, 1, 9, 9) for at in range(40)]
+    lost = kernel("lost", 50)
+    text = json.dumps({"traceEvents": [*ops, kernel("a", 5), lost, kernel("b", 70)]})
+    text = text.replace(json.dumps(lost), json.dumps(lost).replace(field, damage))
+    (tmp_path / "t.json").write_text(text)
+    trace = read(tmp_path / "t.json")
+    assert rows(trace.losses, "lost", "total", "evidence") == [what]
+    assert trace.events["name"].tolist() == ["a", "b"]
+
+
 def test_an_event_far_from_all_others_is_counted_once(tmp_path):
     trace = trace_of(tmp_path, kernel("a", 5), kernel("b", 7), kernel("c", 10**12))
     assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 3]]

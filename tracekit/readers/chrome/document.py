@@ -9,7 +9,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Context, Decimal, DecimalException
 from functools import cached_property
 from itertools import chain, pairwise
@@ -28,7 +28,7 @@ from tracekit import heap
 from tracekit.columns import by_label, categorical
 from tracekit.errors import TraceError
 from tracekit.readers.chrome import scanner
-from tracekit.readers.chrome.json_text import Event, Text
+from tracekit.readers.chrome.json_text import Event, Skipped, Text
 from tracekit.readers.content import Content
 from tracekit.readers.json_repair import BROKEN, repaired, shallow
 from tracekit.readers.losses import Lost
@@ -49,6 +49,7 @@ _MOST_DIGITS = 38
 # unpacked, for every question that a reader asks, in 2/5.
 _CODEC = "lz4"
 _MANY = 500_000  # events
+NO_JSON, FAR = "not valid JSON", "their times are more than a day from the others"
 _ANOTHER_LIST, _BEHIND = "in another list of events", "behind the end of its JSON"
 _AHEAD = 2  # parts that are read before one must be made
 
@@ -69,7 +70,7 @@ class Document:
     no phase that there is: what it was is lost, its time too. `far`: shape (n,), whether its time is none as it is far
     from all others, which `lost` counts. `base_ps`: the earliest time, on the file's own axis, which may count from
     1970 and exceed int64. `arguments`: the text of `args`, in pieces. `notes`: what was repaired or is missing, `lost`
-    what is damaged.
+    what is damaged. `skipped`: how many events that are no JSON, and are not among the n, say what of themselves.
     """
 
     head: dict[str, Any]
@@ -88,6 +89,7 @@ class Document:
     arguments: tuple["_Packed", ...]
     notes: tuple[str, ...]
     lost: tuple[Lost, ...] = ()
+    skipped: Mapping[Skipped, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.start_ps)
@@ -95,6 +97,15 @@ class Document:
     def of(self, *names: str) -> NDArray[np.bool_]:
         """Whether each event, shape (n,), is of one of the categories `names`, which are in lower case."""
         return by_label(self.cat, lambda category: category.lower() in names)
+
+    def lost_without(self, counts: Mapping[str, int]) -> list[Lost]:
+        """What is damaged, without so many events of a reason: those that a reader counts beside others of their kind,
+        of which there may be so few that each is much."""
+        fewer = [
+            each if each.lost is None else each._replace(lost=each.lost - counts.get(each.evidence or "", 0))
+            for each in self.lost
+        ]
+        return [each for each in fewer if each.lost != 0]
 
     @cached_property
     def placeless(self) -> NDArray[np.bool_]:
@@ -220,6 +231,7 @@ def load(path: Path) -> Document:
         arguments=tuple(part.args for part in parts),
         notes=_notes(text, texts["ph"], int(far.sum()), damaged),
         lost=_lost(text, len(texts["ph"]), int(far.sum()), damaged),
+        skipped=text.skipped,
     )
 
 
@@ -230,15 +242,15 @@ def _lost(text: Text, events: int, far: int, damaged: Mapping[str, int]) -> tupl
         lost.append(Lost(Loss.BYTES, text.zeros, None, "zeros in place of what stood there"))
     if text.behind:
         lost.append(Lost(Loss.BYTES, text.behind, None, _BEHIND))
-    if text.skipped:
-        lost.append(Lost(Loss.EVENTS, text.skipped, events + text.skipped, "not valid JSON"))
+    if skipped := text.skipped.total():
+        lost.append(Lost(Loss.EVENTS, skipped, events + skipped, NO_JSON))
     if text.others:
         lost.append(Lost(Loss.EVENTS, text.others, events + text.others, "values that are no events"))
     if text.unread != 0:
         total = None if text.unread is None else events + text.unread
         lost.append(Lost(Loss.EVENTS, text.unread, total, _ANOTHER_LIST))
     if far:
-        lost.append(Lost(Loss.EVENTS, far, events, "their times are more than a day from the others"))
+        lost.append(Lost(Loss.EVENTS, far, events, FAR))
     return (*lost, *(Lost(Loss.DETAILS, count, events, what) for what, count in damaged.items() if count))
 
 
@@ -251,7 +263,7 @@ def _notes(text: Text, ph: pd.Categorical, far: int, damaged: Mapping[str, int])
     if text.repaired:
         notes.append(f"{text.repaired} events were not valid JSON (NaN, bad escapes or similar) and were repaired.")
     if text.skipped:
-        notes.append(f"{text.skipped} events were not valid JSON and could not be repaired: they were skipped.")
+        notes.append(f"{text.skipped.total()} events were not valid JSON and could not be repaired: they were skipped.")
     if text.others:
         notes.append(f"{text.others} values among the events are no events: they were skipped.")
     if text.unread != 0:

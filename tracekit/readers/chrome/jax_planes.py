@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from tracekit.columns import by_label, categorical, concat, distinct, places_of
 from tracekit.readers import losses, xspace
 from tracekit.readers.chrome import Dialect, Document
+from tracekit.readers.chrome.document import FAR, NO_JSON
 from tracekit.readers.losses import Lost
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 from tracekit.trace import LOSS_COLUMNS, Trace
@@ -122,7 +123,7 @@ def read(document: Document, path: Path) -> Trace:
     planes, notes, lost = _planes(document)
     host = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".trace")
     trace = xspace.trace(XSpace([*planes], [], [], []), path, host, "jax-json")
-    table = concat(LOSS_COLUMNS, [losses.table(host, [*document.lost, *lost]), trace.losses])
+    table = concat(LOSS_COLUMNS, [losses.table(host, [*_of_document(document), *lost]), trace.losses])
     return replace(trace, losses=table, notes=(*document.notes, *notes, *losses.notes(lost), *trace.notes))
 
 
@@ -171,7 +172,11 @@ def _limits(document: Document) -> list[str]:
 
 
 def _lost(document: Document, performed: NDArray[np.bool_], processes: dict[str, str]) -> list[Lost]:
-    """The `performed` events that cannot be read, and those of which nobody knows what they were."""
+    """The `performed` events that cannot be read, and those of which nobody knows what they were.
+
+    Those that are, or may be, of devices count beside what is read of them: of few kernels each is much, where of all
+    events it is little.
+    """
     nowhere = performed & ~np.asarray(document.pid.isin(list(processes)))
     rest = performed & ~nowhere
     reasons = {
@@ -180,11 +185,41 @@ def _lost(document: Document, performed: NDArray[np.bool_], processes: dict[str,
         "without a duration": rest & np.asarray(document.ph == "X") & document.timed & ~document.has_duration,
         "that end before they start": rest & document.timed & (document.duration_ps < 0),
         "without a phase": document.phaseless,
+    }
+    of_part = {
         "without a thread": rest & document.placeless,
         "without a name": rest & document.timed & by_label(document.name, lambda name: not name, null=True),
     }
+    on_device = _perhaps_on_devices(document.pid, processes)
     total = int((performed | document.phaseless).sum())
-    return [Lost(Loss.EVENTS, int(of.sum()), total, reason) for reason, of in reasons.items() if of.any()]
+    lost = [Lost(Loss.EVENTS, int((of & ~on_device).sum()), total, reason) for reason, of in reasons.items()]
+    lost += [
+        Lost(Loss.EVENTS, int((of & on_device).sum()), None, f"{reason}, of devices") for reason, of in reasons.items()
+    ]
+    lost += [Lost(Loss.EVENTS, int(of.sum()), total, reason) for reason, of in of_part.items()]
+    return [each for each in lost if each.lost]
+
+
+def _of_document(document: Document) -> list[Lost]:
+    """What the document lost; of devices it counts as in `_lost`."""
+    processes, _ = _labels(document)
+    far = np.asarray(document.ph.isin(_PERFORMED)) & document.far & _perhaps_on_devices(document.pid, processes)
+    skipped = [event for event in document.skipped if event.ph in (None, *_PERFORMED)]
+    on_device = _perhaps_on_devices(pd.Categorical([event.pid for event in skipped]), processes)
+    counts = {
+        FAR: int(far.sum()),
+        NO_JSON: sum(document.skipped[event] for event, is_there in zip(skipped, on_device, strict=True) if is_there),
+    }
+    of_devices = (Lost(Loss.EVENTS, count, None, f"{reason}, of devices") for reason, count in counts.items() if count)
+    return [*document.lost_without(counts), *of_devices]
+
+
+def _perhaps_on_devices(pids: pd.Categorical, processes: dict[str, str]) -> NDArray[np.bool_]:
+    """Which of the processes (n,) are devices, or may be, being none that is named; none where no device is."""
+    devices = {pid for pid, name in processes.items() if xspace.device_name(name)}
+    if not devices:
+        return np.zeros(len(pids), bool)
+    return by_label(pids, lambda pid: pid in devices or pid not in processes, True).astype(bool)
 
 
 def _labels(document: Document) -> tuple[dict[str, str], dict[str, dict[str, str]]]:

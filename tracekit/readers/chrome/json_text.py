@@ -7,6 +7,7 @@ where that is cheap, else left out; what stands before and after it is read all 
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -71,6 +72,18 @@ _BLANKS = b", \t\r\n"
 _MOST_TRIED = 1 << 29
 _TRIES = 8
 _WHERE = re.compile(r"\(byte (\d+)\)")
+# What is told of what an event is where it is no JSON: those of its fields that are whole, the first of each name.
+_FIELD = rb'"%b"\s*+:\s*+("(?:[^"\\]|\\.)*+"|-?\d++(?=\s*+[,}]))'
+_IDENTITY = tuple(re.compile(_FIELD % name, re.DOTALL) for name in (b"ph", b"cat", b"pid"))
+
+
+class Skipped(NamedTuple):
+    """What an event that is no JSON says of itself: phase, category and process as text, each None where it is not
+    whole."""
+
+    ph: str | None
+    cat: str | None
+    pid: str | None
 
 
 @dataclass
@@ -78,7 +91,8 @@ class Text:
     """A file while it is read; all but `path` is complete when `events` is exhausted.
 
     `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `skipped`: how many
-    events were no JSON and could be repaired, or not; `others`: how many values among them are no objects. `unread`:
+    events were no JSON and could be repaired, or not (by what they were); `others`: how many values among them are no
+    objects. `unread`:
     how many events stand in another list `traceEvents` than the one that was read, None if it is not known. `behind`:
     how many bytes stand behind the end of the JSON. `cut`: how the file ends too early, "" if it does not. `zeros`: how
     many bytes of 0 are in what was repaired: a part of the file that was never written, in which there may have been
@@ -89,7 +103,7 @@ class Text:
     head: dict[str, Any] = field(default_factory=dict)
     keyed: bool = False
     repaired: int = 0
-    skipped: int = 0
+    skipped: Counter[Skipped] = field(default_factory=Counter)
     others: int = 0
     unread: int | None = 0
     behind: int = 0
@@ -280,11 +294,13 @@ class Text:
             if good is None:
                 if len(ends) < _TRIES and not final:
                     return _Run(events, unread=bytes(run[begin:end]))
+                likely = _likely(run, ends, end, whole) if ends else None
                 if len(ends) == _TRIES or not self._repair(events, run[begin:end]):
-                    self.skipped += 1
-                if not ends:
+                    self.skipped[_identity(run[begin : likely.stop if likely else end])] += 1
+                if likely is None:
                     return _Run(events)
-            after = good or _likely(run, ends, end, whole)
+                good = likely
+            after = good
             if after.ended:
                 return _Run(events, rest=bytes(run[after.next : end]))
             at = after.next
@@ -424,6 +440,12 @@ class _End(NamedTuple):
     stop: int
     next: int
     ended: bool
+
+
+def _identity(text: bytearray) -> Skipped:
+    """What the text of an event that is no JSON says of what it is."""
+    found = [each.search(text) for each in _IDENTITY]
+    return Skipped(*(match and match[1].strip(b'"').decode("utf-8", "replace") for match in found))
 
 
 def _likely(run: bytearray, ends: list[_End], end: int, whole: bool) -> _End:

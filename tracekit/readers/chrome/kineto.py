@@ -38,6 +38,7 @@ from tracekit.readers.chrome import (
     kineto_memory,
     kineto_work,
 )
+from tracekit.readers.chrome.document import FAR, NO_JSON
 from tracekit.readers.chrome.kineto_fields import at_least, is_count, whole
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane
 from tracekit.readers.losses import Lost
@@ -123,8 +124,9 @@ def read(document: Document, path: Path) -> Trace:
     whole_work = valid & work
     # Work is written as complete events: what has another phase, or none, lost it.
     is_work = work & (np.asarray(document.ph.isin(["X", "B"])) | document.phaseless)
-    if broken := int((is_work & ~whole_work & ~document.far).sum()):
-        notes.append(f"{broken} {_UNTIMED} were skipped.")
+    broken = is_work & ~whole_work
+    if untimed := int((broken & ~document.far).sum()):
+        notes.append(f"{untimed} {_UNTIMED} were skipped.")
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
     is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
     damaged += _of_the_host(document, valid, work, is_work, is_call)
@@ -197,8 +199,7 @@ def read(document: Document, path: Path) -> Trace:
             [
                 *losses.from_messages(_messages(document)),
                 *_sampled(document),
-                *document.lost,
-                *([Lost(Loss.EVENTS, broken, broken + len(events), _UNTIMED)] if broken else []),
+                *_of_events(document, work, broken, len(events)),
                 *damaged,
             ],
         ),
@@ -213,6 +214,21 @@ def read(document: Document, path: Path) -> Trace:
         source=str(path),
         format="kineto",
     )
+
+
+def _of_events(document: Document, work: Mask, broken: Mask, read: int) -> list[Lost]:
+    """What the document lost, and the `broken` ones of the events that are `work` of devices: these count beside the
+    so many that are `read`, as of few kernels each is much where of all events it is little."""
+    far, perhaps = int((broken & document.far).sum()), kineto_devices.perhaps_work(document, work)
+    of_work = {
+        _UNTIMED: int((broken & ~document.far).sum()),
+        f"kernels, copies or memsets: {FAR}": far,
+        f"kernels, copies or memsets, or what may be: {NO_JSON}": perhaps,
+    }
+    return [
+        *document.lost_without({FAR: far, NO_JSON: perhaps}),
+        *(Lost(Loss.EVENTS, count, count + read, reason) for reason, count in of_work.items() if count),
+    ]
 
 
 def _of_the_host(document: Document, valid: Mask, work: Mask, is_work: Mask, is_call: Mask) -> list[Lost]:

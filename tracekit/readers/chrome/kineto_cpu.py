@@ -51,6 +51,10 @@ def categorised(document: Document) -> Document:
         document,
         cat=categorical(["cpu_op", "user_annotation", "kernel", None], which),
         pid=categorical([*document.tid.categories, _HOST], process.astype(np.int64)),
+        skipped={
+            event._replace(cat="kernel" if event.pid == _DEVICES else "cpu_op") if event.pid else event: count
+            for event, count in document.skipped.items()
+        },
     )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tracekit.columns import by_label, categorical, distinct
 from tracekit.devices import MOST_NUMBER, natural, type_of
 from tracekit.readers.chrome.document import Document
+from tracekit.readers.chrome.json_text import Skipped
 from tracekit.readers.losses import Lost
 from tracekit.units import quantity
 from tracekit.vocabulary import kinds
@@ -128,6 +129,23 @@ def work(document: Document) -> tuple[Mask, list[Lost], list[str]]:
     if of_host:
         lost.append(Lost(Loss.DETAILS, of_host, None, "events of the host without a category"))
     return found, lost, notes
+
+
+def perhaps_work(document: Document, work: Mask) -> int:
+    """How many events that are no JSON may have been work of devices, by what is whole of them; `work`, shape (n,):
+    which of the others are.
+
+    They are of a category that devices work, or of none that the host has, and on no other process than work is.
+    """
+    processes = {None, *document.pid[work].unique()}
+
+    def may_be(event: Skipped) -> bool:
+        category = (event.cat or "").lower()
+        if event.ph not in (None, "X", "B") or _OF_HOST.fullmatch(category) or _NO_WORK.fullmatch(category):
+            return False
+        return kind_of(category) is not None or event.pid in processes
+
+    return sum(count for event, count in document.skipped.items() if may_be(event))
 
 
 def named(column: pd.Categorical) -> pd.Categorical:
