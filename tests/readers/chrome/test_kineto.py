@@ -893,6 +893,36 @@ def test_events_of_a_gpu_without_a_category_are_counted_beside_those_with_one(tm
     ]
 
 
+@pytest.mark.parametrize(
+    ("odd", "device"),
+    [(1.0, "gpu:1"), ("1", "gpu:1"), (1.5, "gpu:?"), (True, "gpu:?"), (-1, "gpu:?"), ("one", "gpu:?"), ([1], "gpu:1")],
+)
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_device_of_another_type_costs_no_other_event_its_own(tmp_path, odd, device, place):
+    numbers = [1, 1, 1]
+    numbers[place] = odd
+    trace = trace_of(tmp_path, *(kernel("a", 10 * at, device=number) | {"pid": 1} for at, number in enumerate(numbers)))
+    expected = ["gpu:1"] * 3
+    expected[place] = device
+    assert trace.events["device"].tolist() == expected
+    lost = [loss for loss in rows(trace.losses, "lost", "total", "evidence") if loss[2].startswith("work of devices")]
+    assert lost == ([[1, 3, "work of devices whose numbers are none"]] if device == "gpu:?" else [])
+
+
+def test_a_whole_number_that_is_written_with_a_point_is_that_number(tmp_path):
+    ids = {"device": 1, "stream": 7, "correlation": 9}
+    files = [
+        (
+            event("cuda_runtime", "cudaLaunchKernel", correlation=write(9)),
+            kernel("a", 5, **{key: write(ids[key]) for key in ids}),
+        )
+        for write in (int, float)
+    ]
+    (whole, of_floats) = (trace_of(tmp_path, *events) for events in files)
+    pd.testing.assert_frame_equal(of_floats.events, whole.events)
+    assert not len(of_floats.losses)
+
+
 @pytest.mark.parametrize("number", [-5, 1e300, "x"])
 def test_work_of_a_device_whose_number_is_none_is_counted(tmp_path, number):
     trace = trace_of(tmp_path, kernel("a", 5), kernel("b", 7, device=number))

@@ -22,6 +22,7 @@ Mask = NDArray[np.bool_]
 
 MOST = 1 << 62
 """No number that is counted, an id or a size is as large."""
+_EXACT = float(1 << 53)  # from here on a float may be another whole number than the text was
 # A process is a number, in joined files behind the rank; of threads some are written with a sign.
 _PROCESS = re.compile(r"(\[[^\]/]+\] )?\d{1,10}")
 _THREAD = re.compile(r"(\[[^\]/]+\] )?-?\d{1,20}")
@@ -38,7 +39,9 @@ _METADATA = {
 
 
 def whole(value: object) -> int | None:
-    """`value` as an integer that an Int64 column holds, None if it is none."""
+    """`value` as an integer that an Int64 column holds, None if it is none; 1.0, which other tools write, is 1."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+        return int(value)
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None

@@ -558,12 +558,21 @@ def around(document: Document, events: Rows, ranges: Rows) -> Rows:
 
 def _labels(texts_of_rows: list[Any], otherwise: pd.Categorical, label: Callable[[str | None], str]) -> pd.Categorical:
     """The column label(told), of `otherwise` where it is null."""
-    if not set(map(type, texts_of_rows)) <= {str, int, float, bool, type(None)}:
-        texts_of_rows = [text if isinstance(text, str | int | float) else None for text in texts_of_rows]
+    if not set(map(type, texts_of_rows)) <= {str, int, type(None)}:
+        # As text, since 1, 1.0 and True are one key.
+        texts_of_rows = [
+            None if text is None or isinstance(text, list | dict) else _told(text) for text in texts_of_rows
+        ]
     codes, values = pd.factorize(np.array(texts_of_rows, object))
     which, first = distinct(codes, np.where(codes < 0, otherwise.codes, 0))
     texts = [str(values[codes[row]]) if codes[row] >= 0 else otherwise[row] for row in first]
     return categorical([label(None if pd.isna(text) else text) for text in texts], which)
+
+
+def _told(value: object) -> str:
+    """A value as text, a whole number as that of an integer."""
+    number = whole(value)
+    return str(value) if number is None else str(number)
 
 
 def ids(values: list[Any]) -> NDArray[np.int64]:
