@@ -259,3 +259,45 @@ def test_another_layout_is_one_sentence_that_names_the_place(tmp_path):
         trace_of(tmp_path, process() | {"agents": {"902": "a GPU"}})
     with pytest.raises(TraceError, match=r"is laid out as no version of rocprofv3 .*Please report it"):
         trace_of(tmp_path, "process")
+
+
+TWICE = "{} that stand in the file twice, of which one counts"
+
+
+def test_records_that_stand_in_a_list_twice_count_once_and_are_told(tmp_path):
+    once = whole()
+    twice = whole()
+    records = {name: list(each) * (1 + (name != "memory_copy")) for name, each in once["buffer_records"].items()}
+    twice["buffer_records"] = records
+    expected, trace = trace_of(tmp_path, once), trace_of(tmp_path, twice)
+    for name in ("events", "launches", "spans"):
+        assert getattr(trace, name).equals(getattr(expected, name)), name
+    assert not len(expected.losses)
+    assert rows(trace.losses, "what", "lost", "total", "evidence") == [
+        ["details", len(each), 2 * len(each), TWICE.format(f"records of {name}")]
+        for name, each in sorted(once["buffer_records"].items(), key=lambda item: [*records].index(item[0]))
+        if name != "memory_copy"
+    ]
+
+
+def test_records_that_differ_in_anything_or_have_no_number_are_none_again(tmp_path):
+    first = kernel(1000, 1500, 3)
+    others = [
+        kernel(1000, 1500, 4),
+        kernel(1000, 1500, 3, queue=6),
+        kernel(1000, 1501, 3),
+        kernel(1000, 1500, 3, what=2),
+    ]
+    others.append(kernel(1000, 1500, 3) | {"dispatch_info": first["dispatch_info"] | {"dispatch_id": 2}})
+    unnumbered = [kernel(1600, 1700)] * 2
+    trace = trace_of(tmp_path, process(kernel_dispatch=[first, *others, *unnumbered]))
+    assert len(trace.events) == 8
+    assert not trace.losses["evidence"].astype(str).str.contains("twice").any()
+
+
+def test_a_process_that_stands_in_a_file_twice_counts_once_and_is_told(tmp_path):
+    once, trace = trace_of(tmp_path, whole()), trace_of(tmp_path, whole(), whole())
+    assert trace.events.equals(once.events)
+    assert rows(trace.losses, "what", "lost", "total", "evidence") == [["details", 1, 2, TWICE.format("processes")]]
+    other = whole() | {"metadata": {"pid": 11, "node": {"hostname": "node1"}}}
+    assert len(trace_of(tmp_path, whole(), other).events) == 2 * len(once.events)

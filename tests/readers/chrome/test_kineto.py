@@ -936,6 +936,52 @@ def test_a_size_of_a_copy_that_is_none_is_counted(tmp_path, size):
     assert trace.losses[["what", "lost"]].to_numpy().tolist() == [["details", 1]]
 
 
+def told_twice(trace):
+    evidence = " that stand in the file twice, of which one counts"
+    losses = rows(trace.losses, "what", "lost", "total", "evidence")
+    return [[*loss[:3], loss[3].removesuffix(evidence)] for loss in losses if loss[3].endswith(evidence)]
+
+
+def test_what_stands_in_the_list_twice_counts_once_and_is_told(tmp_path):
+    events = [
+        event("user_annotation", "nccl:all_reduce", 0, 3, 9, 9, **{"External id": 1}),
+        event("cuda_runtime", "cudaLaunchKernel", 1, 1, 9, 9, correlation=5),
+        kernel("a", 5, 2, correlation=5),
+        kernel("b", 5, 2, stream=8, correlation=6) | {"tid": 8},
+    ]
+    once, twice = trace_of(tmp_path, *events), trace_of(tmp_path, *events, *events)
+    for name in ("events", "launches", "spans"):
+        pd.testing.assert_frame_equal(getattr(twice, name), getattr(once, name))
+    assert told_twice(once) == []
+    assert told_twice(twice) == [
+        ["details", 1, 2, "annotations"],
+        ["details", 1, 2, "calls of the host"],
+        ["details", 2, 4, "kernels, copies and memsets"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        kernel("b", 5, 2, correlation=5),
+        kernel("a", 5, 2, correlation=6),
+        kernel("a", 5, 3, correlation=5),
+        kernel("a", 5, 2, stream=8, correlation=5),
+        kernel("a", 5, 2, correlation=5, **{"graph node id": 4}),
+    ],
+)
+def test_work_that_differs_in_anything_is_no_repetition(tmp_path, other):
+    trace = trace_of(tmp_path, kernel("a", 5, 2, correlation=5), other)
+    assert (len(trace.events), told_twice(trace)) == (2, [])
+
+
+@pytest.mark.parametrize("args", [{"device": 0, "stream": 7, "correlation": 5}, {"device": 0}])
+def test_work_of_no_length_or_without_any_id_is_no_repetition(tmp_path, args):
+    same = event("kernel", "a", 5, 0 if "stream" in args else 2) | {"args": args}
+    trace = trace_of(tmp_path, same, same)
+    assert (len(trace.events), told_twice(trace)) == (2, [])
+
+
 UNTIMED = "kernels, copies or memsets without a valid time"
 NO_JSON = "kernels, copies or memsets, or what may be: not valid JSON"
 

@@ -391,3 +391,27 @@ def test_large_tables_are_read_piece_by_piece_with_the_same_result(read, monkeyp
     assert rows(pieces.events, *whole.events) == rows(whole.events, *whole.events)
     assert rows(pieces.spans, *whole.spans) == rows(whole.spans, *whole.spans)
     assert rows(whole.events, "name", "start_ps")[9] == ["k0", 9_000]
+
+
+def test_rows_that_stand_in_a_table_twice_count_once_and_are_told(tmp_path):
+    tables = Tables().kernel("a", 100, 200, correlationId=1).copy(1, 100, 200, correlationId=2, streamId=14)
+    once = nsys.read(tables.write(tmp_path / "report.sqlite"))
+    for table in ("KERNEL", "MEMCPY"):
+        tables.rows[f"CUPTI_ACTIVITY_KIND_{table}"] *= 2
+    (tmp_path / "report.sqlite").unlink()
+    twice = nsys.read(tables.write(tmp_path / "report.sqlite"))
+    assert twice.events.equals(once.events)
+    evidence = "rows of CUPTI_ACTIVITY_KIND_{} that stand in the file twice, of which one counts"
+    found = [loss for loss in rows(twice.losses, "what", "lost", "total", "evidence") if "twice" in loss[3]]
+    assert found == [["details", 1, 2, evidence.format(table)] for table in ("KERNEL", "MEMCPY")]
+
+
+@pytest.mark.parametrize(
+    "other", [{"graphNodeId": 4}, {"correlationId": 2}, {"streamId": 9}, {"gridX": 2}, {"process": 8}]
+)
+def test_rows_that_differ_in_anything_are_none_again(tmp_path, other):
+    usual = {"correlationId": 1, "graphNodeId": 3, "gridX": 1}
+    tables = Tables().kernel("a", 100, 200, **usual).kernel("a", 100, 200, **usual | other)
+    assert len(nsys.read(tables.write(tmp_path / "report.sqlite")).events) == 2
+    unnumbered = Tables().kernel("b", 100, 200).kernel("b", 100, 200)
+    assert len(nsys.read(unnumbered.write(tmp_path / "other.sqlite")).events) == 2

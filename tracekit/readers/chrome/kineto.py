@@ -28,7 +28,7 @@ from tracekit import intervals as iv
 from tracekit.columns import by_label, categorical, concat, constant, distinct, frame
 from tracekit.correlation import Calls, outer_calls
 from tracekit.devices import is_known
-from tracekit.readers import losses, polling
+from tracekit.readers import losses, polling, repeats
 from tracekit.readers.chrome import (
     Dialect,
     Document,
@@ -128,6 +128,9 @@ def read(document: Document, path: Path) -> Trace:
     if untimed := int((broken & ~document.far).sum()):
         notes.append(f"{untimed} {_UNTIMED} were skipped.")
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
+    again = kineto_work.repeated(document, annotations)
+    damaged += repeats.lost(again, "annotations")
+    annotations = annotations[~again]
     is_call = by_label(document.cat, lambda category: bool(_CALLS.fullmatch(category.lower()))).astype(bool)
     damaged += _of_the_host(document, valid, work, is_work, is_call)
     calls = np.flatnonzero(valid & is_call)
@@ -137,13 +140,19 @@ def read(document: Document, path: Path) -> Trace:
     )
     if 0 < (idless := int(np.count_nonzero(ids == 0))) < len(ids):
         damaged.append(Lost(Loss.DETAILS, idless, len(ids), "calls of the host without a correlation id"))
-    calls, ids = calls[ids != 0], (ids + kineto_work.id_offsets(document, calls))[ids != 0]
+    again = kineto_work.repeated(document, calls)
+    damaged += repeats.lost(again, "calls of the host")
+    is_own = (ids != 0) & ~again
+    calls, ids = calls[is_own], (ids + kineto_work.id_offsets(document, calls))[is_own]
     if len(labels := kineto_work.rank_labels(document)) > 1:
         notes.append(
             f"The file joins {len(labels)} ranks ({', '.join(labels)}): the correlation ids of every one but the first "
             "were offset by a multiple of 2^32."
         )
     work_rows = np.flatnonzero(whole_work)
+    again = kineto_work.repeated(document, work_rows)
+    damaged += repeats.lost(again, "kernels, copies and memsets")
+    work_rows = work_rows[~again]
     of_no_process = by_label(document.pid[work_rows], lambda process: not kineto_fields.is_process(process)).astype(
         bool
     )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.correlation import Calls, DeviceRows, calls_of_rows
 from tracekit.devices import is_known, on_host, unknown
+from tracekit.readers import repeats
 from tracekit.readers.chrome import kineto_devices, kineto_fields
 from tracekit.readers.chrome.document import Document
 from tracekit.readers.chrome.kineto_fields import MOST, at_least, count, damaged, is_count, is_ranks, is_text, whole
@@ -49,6 +50,8 @@ _NUMBER = re.compile(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?")
 _RANK = re.compile(r"\[([^\]/]+)\] ")
 # Stands for the call of a row that several calls may have started.
 DOUBTFUL = -2
+# What only one piece of work, call or range has, or one at a time.
+_ID = re.compile(rb'"(correlation|stream|External id|Ev Idx)"')
 _ANNOTATION = re.compile(r"([a-z]*ccl|gloo|mpi|ucc):")  # `nccl:all_reduce`
 # Of the 64 warps of 32 threads that a multiprocessor holds, or 32 in some models, which have their half percent sooner.
 _HALF_A_PERCENT_WARPS = 0.32
@@ -177,6 +180,19 @@ def read(
     if has_id.any():
         lost.append(Lost(Loss.DETAILS, int((~has_id).sum()), len(has_id), "correlation ids of work"))
     return table, launch, [each for each in lost if each.lost]
+
+
+def repeated(document: Document, rows: Rows) -> NDArray[np.bool_]:
+    """Which of the events `rows`, shape (n,), equal one before them in all that they hold, with an id."""
+
+    def args(some: Rows) -> list[NDArray[np.int64]]:
+        texts = (bytes(text) for part in document.args_by_part(rows[some], msgspec.Raw) for text in part)
+        # What has no id is like no other.
+        return [np.array([hash(text) if _ID.search(text) else at for at, text in enumerate(texts)], np.int64)]
+
+    start = document.start_ps[rows]
+    keys = [column.codes[rows] for column in (document.name, document.cat, document.pid, document.tid)]
+    return repeats.repeated(start, start + document.duration_ps[rows], keys, args)
 
 
 # What a collective's kernel tells, and what newer versions of PyTorch add.

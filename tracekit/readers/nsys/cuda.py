@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tracekit.columns import distinct
 from tracekit.devices import MOST_NUMBER
 from tracekit.intervals import sum_exactly
+from tracekit.readers import repeats
 from tracekit.readers.losses import Lost
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, rows, select, strings, tables_of
@@ -51,6 +52,8 @@ _FEWEST_CALLS = 3
 _NO_WORK = ("SYNCHRONIZATION", "OVERHEAD", "CUDA_EVENT", "MEMORY", "MEMORY2", "MEMORY_POOL")
 
 _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
+# What else tells rows apart that ran at once: nodes of one graph have one id of correlation.
+_TOLD_APART = ("graphNodeId", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "copyKind", "value")
 _IDS = ("contextId", "streamId", "correlationId")
 # A kernel's names, the one to take first; ids of StringIds.
 _NAMES = ("demangledName", "shortName", "mangledName", "name")
@@ -120,10 +123,10 @@ class Calls:
 
 def work(export: Export) -> tuple[Work, list[str]]:
     """Every device row with a valid time, and notes on what is missing, skipped or only guessed."""
-    kernels = [_kernels(export, table) for table in tables_of(export, *_KERNELS)]
-    copies = [_copies(export, table) for table in tables_of(export, *_COPIES)]
-    sets = [_sets(export, table) for table in tables_of(export, *_SETS)]
-    graphs = [_graphs(export, table) for table in tables_of(export, *_GRAPHS)]
+    kernels = [_once(export, table, _kernels(export, table)) for table in tables_of(export, *_KERNELS)]
+    copies = [_once(export, table, _copies(export, table)) for table in tables_of(export, *_COPIES)]
+    sets = [_once(export, table, _sets(export, table)) for table in tables_of(export, *_SETS)]
+    graphs = [_once(export, table, _graphs(export, table)) for table in tables_of(export, *_GRAPHS)]
     if graphs and kernels:
         graphs = [_without_nodes(part, _concatenate([*kernels, *copies, *sets])) for part in graphs]
     notes = _missing(bool(kernels or graphs), bool(copies or sets)) + _other(export)
@@ -151,6 +154,25 @@ def work(export: Export) -> tuple[Work, list[str]]:
             export.lost.append(Lost(Loss.EVENTS, others, len(rows.device), "device rows whose GPU is not known"))
         notes.append(f"The GPU of {unplaced} rows is unknown: they count in no device.")
     return rows, notes
+
+
+def _once(export: Export, table: str, part: Work) -> Work:
+    """The rows of a table without those that repeat one before them, ids and all, which are counted."""
+    rows = np.flatnonzero((part.start_ns != MISSING) & (part.correlation > 0))
+    keys = (part.process, part.context, part.stream, part.correlation, part.device, part.size_bytes, part.label)
+    others = [name for name in _TOLD_APART if name in export.tables[table]]
+
+    def details(some: Integers) -> list[Integers]:
+        return [column[rows[some]] for column in integers(export, table, others).values()] if others else []
+
+    start, end = part.start_ns[rows], part.end_ns[rows]
+    again = repeats.repeated(start, end, [column[rows] for column in keys], details)
+    if not again.any():
+        return part
+    export.lost.extend(repeats.lost(again, f"rows of {table}"))
+    kept = np.ones(len(part.start_ns), bool)
+    kept[rows[again]] = False
+    return select(part, kept)
 
 
 def _count_kindless(export: Export, rows: Work) -> None:

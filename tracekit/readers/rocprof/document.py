@@ -66,11 +66,12 @@ class Record(msgspec.Struct, gc=False):
 
 
 class Dispatch(msgspec.Struct, frozen=True, gc=False):
-    """Where a kernel ran, and which it was."""
+    """Where a kernel ran, and which it was; `dispatch_id` is another for each, where the file has any."""
 
     agent_id: Handle = Handle()
     queue_id: Handle = Handle()
     kernel_id: int = -1
+    dispatch_id: int = -1
 
 
 class Kernel(Record, gc=False):
@@ -225,9 +226,27 @@ def processes(path: Path) -> tuple[list[Process], list[Lost]]:
     read, or nothing of it is laid out as rocprofv3 does."""
     found, lost = _all(path)
     worked = [process for process in found if any(process.lists.values())] or found[:1]
+    once = _once(worked)
+    if again := len(worked) - len(once):
+        evidence = "processes that stand in the file twice, of which one counts"
+        lost.append(Lost(Loss.DETAILS, again, len(worked), evidence))
+    worked = once
     if (behind := len(worked) - _MOST_PROCESSES) > 0:
         lost.append(Lost(Loss.TABLES, behind, len(worked), f"processes behind the first {_MOST_PROCESSES:,}"))
     return worked[:_MOST_PROCESSES], lost
+
+
+def _once(found: Sequence[Process]) -> list[Process]:
+    """The processes without those that hold what the first of their number and machine, with as many records, does."""
+    first: dict[tuple[object, ...], Process] = {}
+    once = []
+    for process in found:
+        about, lists = process.metadata, process.lists.values()
+        starts = [(len(records), records[0].start_timestamp) for records in lists if records]
+        other = first.setdefault((about.pid, about.node.hostname, *starts), process)
+        if other is process or other != process:
+            once.append(process)
+    return once
 
 
 def _all(path: Path) -> tuple[list[Process], list[Lost]]:

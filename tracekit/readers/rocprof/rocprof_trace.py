@@ -10,15 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import concat, constant, frame
 from tracekit.devices import natural
-from tracekit.readers import losses, nested
+from tracekit.readers import losses, nested, repeats
 from tracekit.readers.losses import Lost
-from tracekit.readers.rocprof.document import PROCESS_BITS, Process, Record, processes
+from tracekit.readers.rocprof.document import PROCESS_BITS, Kernel, Process, Record, processes
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -124,6 +125,20 @@ class _Row(NamedTuple):
     classification: Classification
 
 
+def _identities(records: Sequence[Record]) -> Integers:
+    """A number for each record, the same for those that are alike and have the number of a call or a dispatch."""
+    numbered = (
+        record.call or (isinstance(record, Kernel) and record.dispatch_info.dispatch_id > 0) for record in records
+    )
+    return np.array(
+        [
+            hash(msgspec.structs.astuple(record)) if has_number else at
+            for at, (record, has_number) in enumerate(zip(records, numbered, strict=True))
+        ],
+        np.int64,
+    )
+
+
 def _time_ps(records: Iterable[Record]) -> int:
     """How long records are together."""
     return sum(record.end_timestamp - record.start_timestamp for record in records) * _PS_PER_NS
@@ -171,6 +186,7 @@ class _Part:
         timed = self._lose(
             Loss.EVENTS, f"records in {name} without a valid time", own, lambda each: not self.times.hold(each)
         )
+        timed = self._once(name, timed)
         if name != "kernel_dispatch":  # which have names of their own
             self._lose(Loss.DETAILS, f"names of {name}", timed, lambda record: not self.process.name_of(record)[1])
         if name not in ("memory_copy", "rccl_api") and self.has_calls:
@@ -178,6 +194,17 @@ class _Part:
         if name not in ("kernel_dispatch", "memory_copy"):
             self._lose(Loss.DETAILS, f"threads of {name}", timed, lambda record: record.thread_id < 0)
         return timed
+
+    def _once(self, name: str, records: list[Any]) -> list[Any]:
+        """The records of a list without those that are one before them again, with its number and all."""
+        if len({each.start_timestamp for each in records}) == len(records):  # in a tenth of the time
+            return records
+        start = np.fromiter((each.start_timestamp for each in records), np.int64, len(records))
+        end = np.fromiter((each.end_timestamp for each in records), np.int64, len(records))
+        again = repeats.repeated(start, end, [], lambda rows: [_identities([records[row] for row in rows.tolist()])])
+        for each in repeats.lost(again, f"records of {name}"):
+            self.lost[each.what, str(each.evidence)] = int(again.sum()), len(again)
+        return [record for record, is_again in zip(records, again.tolist(), strict=True) if not is_again]
 
     def _kernels(self) -> list[_Row]:
         names = {symbol.kernel_id: symbol.name for symbol in self.process.kernel_symbols if symbol.kernel_id >= 0}
