@@ -57,3 +57,17 @@ def missing_package(error: BaseException) -> str | None:
         f"{name} is not installed in this Python ({sys.executable}), and tracekit needs it: install it there, or "
         "tracekit anew with all that it needs."
     )
+
+
+def reason(error: Exception) -> str:
+    """What is wrong with a file that tracekit wrote, as the end of a sentence, by what reading it raised.
+
+    Of a key that is missing Python tells the key alone.
+    """
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    words = " ".join(text.split()).rstrip(" .")
+    if isinstance(error, KeyError) and " " not in words:
+        return f"it has no {words}" if words else "it lacks something"
+    if isinstance(error, AttributeError | IndexError | TypeError):  # in Python's words
+        return f"it is not as tracekit writes it ({words or type(error).__name__})"
+    return words or type(error).__name__

@@ -184,6 +184,66 @@ def test_a_damaged_summary_is_one_sentence(whole, members):
         read(whole)
 
 
+def with_a_row_of_each(path):
+    """The trace in a summary, written to `path`, that has rows in each frame which no other one needs."""
+    host = host_trace(traces.path(OWN[0]))
+    call = {"host": "h", "process": "p", "thread": "t", "name": "wait", "start_ps": 1, "end_ps": 5}
+    rows = {
+        "memory": {"host": "h", "process": "p", "allocator": "a", "time_ps": 5, "delta_bytes": 64, "frees": False},
+        "host_work": call,
+        "syncs": call | {"on_device": "gpu:0"},
+        "operands": {"op": 0, "operand": 0},
+    }
+    parts = {
+        name: frame(FRAME_COLUMNS[name], {column: [value] for column, value in row.items()})
+        for name, row in rows.items()
+    }
+    summary.write(replace(host, trace=host.trace.changed(**parts)), path)
+    return read(path)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1 and no more", "other"], ids=str)
+@pytest.mark.parametrize(
+    ("name", "what"), [("memory", "details"), ("host_work", "tables"), ("syncs", "tables"), ("operands", "tables")]
+)
+def test_a_damaged_table_that_no_other_one_needs_costs_itself(tmp_path, name, what, content):
+    path = tmp_path / "host.tracekit.zip"
+    before = with_a_row_of_each(path)
+    if content == "other":
+        with zipfile.ZipFile(path) as archive:
+            content = archive.read("hosts.parquet")
+    rewritten(path, **{name: content})
+    trace = read(path)
+    assert len(getattr(before, name)) == 1
+    for each in FRAME_COLUMNS:
+        if each != "losses":
+            expected = getattr(before, each)
+            pd.testing.assert_frame_equal(
+                getattr(trace, each), expected[:0] if each == name else expected, check_categorical=False
+            )
+    assert trace.losses[["what", "lost"]].to_numpy().tolist() == [[what, 1]]
+    evidence = trace.losses["evidence"][0]
+    assert evidence.startswith(f"the summary's {name}.parquet: ")
+    assert " " in evidence.partition(": ")[2]
+    assert any(evidence in note for note in trace.notes)
+    with pytest.raises(TraceError, match=rf"is damaged: .*{name}\.parquet"):
+        read(path, strict=True)
+
+
+@pytest.mark.parametrize("name", ["events", "spans", "launches", "labels"])
+@pytest.mark.parametrize("content", [b"", b"PAR1 and no more", "other"], ids=str)
+def test_of_a_damaged_table_that_others_need_it_is_told_which_it_is_and_what_is_wrong(whole, name, content):
+    if content == "other":
+        file = BytesIO()
+        pq.write_table(pa.table({"a": [1, 2]}), file)
+        content = file.getvalue()
+    rewritten(whole, **{name: content})
+    with pytest.raises(
+        TraceError, match=rf"is a damaged summary: {name}\.parquet: \w+ .*\. Make it again from the trace"
+    ):
+        read(whole)
+
+
 def test_texts_that_are_not_there_are_one_sentence(whole, tmp_path):
     other = tmp_path / "other.zip"
     summary.write(host_trace(traces.path("view-cpu.xplane.pb")), other)
@@ -330,7 +390,9 @@ def test_a_summary_of_more_than_its_size_can_hold_is_refused(whole):
     file = BytesIO()
     pq.write_table(table.slice(0, 1).take([0] * (1 << 20)), file, compression="zstd")
     rewritten(whole, events=file.getvalue())
-    with pytest.raises(TraceError, match="is a damaged summary: it unpacks to more than 200 times its size"):
+    with pytest.raises(
+        TraceError, match=r"is a damaged summary: events\.parquet: it unpacks to more than 200 times its size"
+    ):
         read(whole)
     long = replace(HostTrace(before), trace=replace(before, notes=("x" * (17 << 20),)))
     summary.write(long, whole)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from tracekit import heap
 from tracekit.columns import categorical, concat, frame, rising, text_dtype
-from tracekit.errors import TraceError
+from tracekit.errors import TraceError, reason
 from tracekit.readers import losses, unpacking
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
@@ -69,6 +69,9 @@ _GAP, _LENGTH = "gap_ps", "length_ps"
 _MOST_PS = 1 << 62
 _NO_BOUND = 1 << 60
 _MOST_MANIFEST_BYTES = 16 << 20
+
+# The frames that no other one needs, and what it is to lose one: nothing but its own figures rests on that of memory.
+_ALONE = {"memory": Loss.DETAILS, **dict.fromkeys(("host_work", "syncs", "operands"), Loss.TABLES)}
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -293,45 +296,50 @@ def source_of(path: Path) -> str:
 
 
 def _damaged(path: Path, error: Exception) -> TraceError:
-    reason = " ".join(str(error).split()).rstrip(" .") or type(error).__name__
-    return TraceError(f"{path} is a damaged summary: {reason}. {_REMEDY}")
+    return TraceError(f"{path} is a damaged summary: {reason(error)}. {_REMEDY}")
 
 
 def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
     if archive.getinfo(_MANIFEST).file_size > _MOST_MANIFEST_BYTES:
         raise ValueError(f"{_MANIFEST} is larger than any that tracekit writes")
-    manifest = json.loads(archive.read(_MANIFEST))
+    try:
+        manifest = json.loads(archive.read(_MANIFEST))
+    except _FAULTS as error:
+        raise ValueError(f"{_MANIFEST}: {reason(error)}") from None
     if not isinstance(manifest, dict) or not {"tracekit_summary", "tracekit", "source"} <= manifest.keys():
         raise ValueError(f"{_MANIFEST} is not what tracekit writes")
     return manifest
 
 
 def _host(archive: zipfile.ZipFile, manifest: _Manifest, files: unpacking.ParquetFiles) -> HostTrace:
-    texts = _texts(_table(archive, _LABELS, files, ("frame", "column")))
+    try:
+        texts = _texts(_table(archive, _LABELS, files, ("frame", "column")))
+    except _FAULTS as error:
+        raise ValueError(f"{_LABELS}.parquet: {reason(error)}") from None
     _give_back(sum(len(each.array) for each in texts.values()))
     there = {name for name in FRAME_COLUMNS if f"{name}.parquet" in archive.namelist()}
-    if there != manifest.steps.keys():
+    if there - manifest.steps.keys() or manifest.steps.keys() - there - _ALONE.keys():
         raise ValueError("its tables are not those that it names")
     frames: dict[str, Any] = {}
     absent: list[str] = []
+    lost: list[Lost] = []
     # What has neither rows nor labels a Trace makes itself, in less time.
     for name in dict.fromkeys([*manifest.steps, *(name for name, _ in texts), "events"]):
-        columns = FRAME_COLUMNS[name]
-        table = _table(archive, name, files) if name in there else pa.table({})
-        texts_of = {column: texts[name, column] for column in columns if (name, column) in texts}
-        steps = manifest.steps.get(name, {})
-        absent += [f"{name}.{column}" for column in steps if column not in table.column_names]
-        _check(name, table, steps, texts_of)
-        data = _unpacked(table, steps, texts_of)
-        if "span" in data:
-            data |= _calls(frames["spans"], data["span"], texts_of)
-        for column, its_texts in texts_of.items():
-            if column not in data:
-                data[column] = _text(column, np.full(table.num_rows, -1), its_texts)
-        frames[name] = frame(columns, data, table.num_rows)
-        _give_back(sum(len(each.array) for each in texts_of.values()))
-    evidence = f"the summary of {Path(manifest.source).name} lacks {', '.join(absent)}"
-    lost = [Lost(Loss.DETAILS, len(absent), None, evidence)] if absent else []
+        its_texts = {column: texts[name, column] for column in FRAME_COLUMNS[name] if (name, column) in texts}
+        try:
+            table = _table(archive, name, files) if name in manifest.steps else pa.table({})
+            steps = manifest.steps.get(name, {})
+            frames[name] = _frame(name, table, steps, its_texts, frames)
+            absent += [f"{name}.{column}" for column in steps if column not in table.column_names]
+        except _FAULTS as error:
+            evidence = f"{name}.parquet: {reason(error)}"
+            if name not in _ALONE:
+                raise ValueError(evidence) from None
+            lost.append(Lost(_ALONE[name], 1, None, f"the summary's {evidence}"))
+        _give_back(sum(len(each.array) for each in its_texts.values()))
+    if absent:
+        evidence = f"the summary of {Path(manifest.source).name} lacks {', '.join(absent)}"
+        lost.append(Lost(Loss.DETAILS, len(absent), None, evidence))
     if lost:
         host = next(iter(frames["hosts"]["host"]), "") if "hosts" in frames else ""
         told = losses.table(host, lost)
@@ -339,6 +347,24 @@ def _host(archive: zipfile.ZipFile, manifest: _Manifest, files: unpacking.Parque
     notes = (*losses.notes(lost), *manifest.notes)
     trace = Trace(**frames, notes=notes, source=manifest.source, format=manifest.format)
     return HostTrace(trace, manifest.world_size, manifest.capture, manifest.skipped, manifest.device_clocks_fitted)
+
+
+def _frame(
+    name: str,
+    table: pa.Table,
+    steps: Mapping[str, int],
+    texts: Mapping[str, _Texts],
+    before: Mapping[str, pd.DataFrame],
+) -> pd.DataFrame:
+    """The frame `name` from its table; `texts` are those of its columns, and `before` the frames that stand first."""
+    _check(name, table, steps, texts)
+    data = _unpacked(table, steps, texts)
+    if "span" in data:
+        data |= _calls(before["spans"], data["span"], texts)
+    for column, its_texts in texts.items():
+        if column not in data:
+            data[column] = _text(column, np.full(table.num_rows, -1), its_texts)
+    return frame(FRAME_COLUMNS[name], data, table.num_rows)
 
 
 def _give_back(texts: int) -> None:

@@ -19,7 +19,7 @@ from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.program import Program
 from tracekit.columns import frame
 from tracekit.devices import type_of
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, reason
 from tracekit.files import FRAMES, REPORT_FILES, SUMMARY, path_of
 from tracekit.readers import formats
 from tracekit.report.build import analyse
@@ -184,7 +184,7 @@ def _of_schema_1(document: Mapping[str, Any], file: Path) -> tuple[Report, list[
             compared=_texts(document["compared"]),
         )
     except FAULTS as error:
-        raise TracekitError(f"{file} is damaged: {error!r}. {REMEDY}") from None
+        raise TracekitError(f"{file} is damaged: {reason(error)}. {REMEDY}") from None
     absent = [*rows.absent]
     if absent:
         report = replace(report, notes=(*report.notes, f"{file} does not hold {', '.join(absent)}. {REMEDY}"))

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import cores
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, reason
 from tracekit.files import FRAMES, SUMMARY, regular_bytes
 from tracekit.readers import unpacking
 
@@ -91,8 +91,7 @@ def restore(empty: T, document: Mapping[str, Any], directory: str | os.PathLike[
         saved = _Saved(place, document[_STATE]["frames"], empty)
         return saved.value(type(empty), document[_STATE]["fields"], ""), saved.absent
     except (*FAULTS, OSError, SyntaxError) as error:  # of the last, the name of a dtype
-        reason = " ".join(str(error).split()).rstrip(" .") or type(error).__name__
-        raise TracekitError(f"The report in {place} is damaged: {reason}. {REMEDY}") from None
+        raise TracekitError(f"The report in {place} is damaged: {reason(error)}. {REMEDY}") from None
 
 
 def dtypes(frame: pd.DataFrame) -> dict[str, str | list[str]]:
