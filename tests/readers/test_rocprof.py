@@ -71,6 +71,7 @@ def test_kernels_and_copies_are_rows_of_the_gpus_of_the_machine(tmp_path):
     assert trace.notes == (
         "1 of 3 events could not be read (records in kernel_dispatch without a valid time).",
         "1 copy within the host's memory was skipped.",
+        "No calls of HIP were recorded, which start the work: --hip-trace records them.",
     )
 
 
@@ -196,7 +197,7 @@ def test_times_far_from_the_others_are_none(tmp_path):
 
 # What a file may lack, as what was not traced; and what may be any number or text.
 MAY_LACK = {
-    *("kernel_dispatch", "memory_copy", "hip_api", "hsa_api", "marker_api", "rccl_api", "buffer_records", "agents"),
+    *("memory_copy", "hip_api", "hsa_api", "marker_api", "rccl_api", "buffer_records", "agents"),
     *("mem_banks", "heap_type", "size_in_bytes", "product_name", "metadata", "pid", "node", "hostname"),
 }
 MAY_BE_ANY = {"product_name", "hostname", "value", "demangled_kernel_name", "operations", "pid", "heap_type"}
@@ -239,6 +240,60 @@ def test_kinds_that_are_lost_weigh_by_the_time_of_their_work(tmp_path):
     assert trace.losses["total"].tolist() == [110_000]
     known = completeness(timeline_of(trace))
     assert known.shares == "The kind of 12.00 ns of 110.0 ns of work is not known (kernels whose names are lost)."
+
+
+def without(name, value):
+    """What holds something of everything, but for one list."""
+    return changed(whole(), ("buffer_records", name), value)
+
+
+@pytest.mark.parametrize("value", [..., None, []])
+def test_kernels_that_were_launched_and_are_not_there_are_lost(tmp_path, value):
+    trace = trace_of(tmp_path, without("kernel_dispatch", value))
+    assert lost(trace) == {"kernels that HIP launched; only --kernel-trace records any": 2}
+    assert trace.notes == (
+        "2 of 2 events could not be read (kernels that HIP launched; only --kernel-trace records any).",
+        "No kernels were recorded: --kernel-trace records them, if there were any.",
+    )
+    assert completeness(timeline_of(trace)).shares
+    with pytest.raises(TraceError, match="2 of 2 events could not be read"):
+        read(tmp_path / "10_results.json", strict=True)
+
+
+@pytest.mark.parametrize("value", [..., None, []])
+def test_nothing_is_lost_of_kernels_where_nothing_shows_that_any_ran(tmp_path, value):
+    own = without("kernel_dispatch", value)
+    names = ("hipMemcpyAsync", "hipMemsetAsync", "hipLaunchHostFunc", "hipStreamBeginCapture", "hipLaunchKernel")
+    own["strings"]["buffer_records"][0]["operations"] = [*names, "hipStreamEndCapture", "hipGraphLaunch"]
+    calls = [record("HIP_RUNTIME_API", 200 + 10 * at, 205 + 10 * at, 20 + at, at) for at in range(7)]
+    own["buffer_records"]["hip_api"] = calls
+    own["buffer_records"]["memory_copy"][0]["correlation_id"]["internal"] = 26  # the graph's, which only copied
+    trace = trace_of(tmp_path, own)
+    assert not len(trace.losses)
+    assert trace.notes == ("No kernels were recorded: --kernel-trace records them, if there were any.",)
+
+
+@pytest.mark.parametrize("value", [..., None, []])
+@pytest.mark.parametrize("name", ["kernel_dispatch", "memory_copy", "hip_api", "hsa_api", "marker_api", "rccl_api"])
+def test_records_that_the_summary_counts_and_no_list_holds_are_lost(tmp_path, name, value):
+    own = without(name, value)
+    count = len(whole()["buffer_records"][name])
+    own["summary"] = [
+        {"domain": each.upper(), "stats": {"count": len(records), "sum": 5, "operations": {}}}
+        for each, records in whole()["buffer_records"].items()
+    ]
+    trace = trace_of(tmp_path, own)
+    texts = {"texts of no marker": 1} if name == "marker_api" else {}
+    assert lost(trace) == {f"records of {name} that the summary counts": count, **texts}
+    assert trace.losses["total"].tolist()[0] == count
+
+
+def test_entries_of_a_list_that_are_none_are_not_lost_twice(tmp_path):
+    own = process(kernel_dispatch=[kernel(10, 20), 5, kernel(20, 30)])
+    own["summary"] = [{"domain": "KERNEL_DISPATCH", "stats": {"count": 3}}]
+    assert "records of kernel_dispatch that the summary counts" not in lost(trace_of(tmp_path, own))
+    own["summary"][0]["stats"]["count"] = 7
+    assert lost(trace_of(tmp_path, own))["records of kernel_dispatch that the summary counts"] == 4
 
 
 def test_values_that_are_null_and_numbers_in_quotes_cost_no_file(tmp_path):

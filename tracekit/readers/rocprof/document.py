@@ -178,6 +178,19 @@ class Metadata(msgspec.Struct):
     node: Node = msgspec.field(default_factory=Node)
 
 
+class Statistics(msgspec.Struct):
+    """How many records there were of one kind of tracing."""
+
+    count: Annotated[int, msgspec.Meta(ge=0, le=1 << 48)] = 0
+
+
+class Domain(msgspec.Struct):
+    """What `--stats` counted of one kind of tracing."""
+
+    domain: str = ""
+    stats: Statistics = msgspec.field(default_factory=Statistics)
+
+
 class Process(msgspec.Struct):
     """What the file holds of one process."""
 
@@ -185,6 +198,7 @@ class Process(msgspec.Struct):
     agents: list[Agent] = []
     strings: Strings = msgspec.field(default_factory=Strings)
     kernel_symbols: list[Symbol] = []
+    summary: list[Domain] = []
     buffer_records: BufferRecords = msgspec.field(default_factory=BufferRecords)
     callback_records: CallbackRecords = msgspec.field(default_factory=CallbackRecords)
 
@@ -212,6 +226,9 @@ class _Document(msgspec.Struct):
     processes: list[Process] | Process = msgspec.field(name="rocprofiler-sdk-tool")
 
 
+# What the summary calls the records of a list (get_domain_column_name in domain_type.cpp).
+UNHELD = "records of {} that the summary counts"
+_DOMAINS = {name: name.upper() for name in BufferRecords.__struct_fields__}
 # The lists whose entries are events; those of others are details of them.
 _OF_EVENTS = frozenset((*BufferRecords.__struct_fields__, *CallbackRecords.__struct_fields__))
 
@@ -254,7 +271,8 @@ def _all(path: Path) -> tuple[list[Process], list[Lost]]:
     for attempt in (text, text.decode("utf-8", "replace").encode()):  # names of kernels may hold any bytes
         try:
             document = msgspec.json.decode(attempt, type=_Document).processes
-            return document if isinstance(document, list) else [document], _cut(cut)
+            each = document if isinstance(document, list) else [document]
+            return each, [*_cut(cut), *_fewer(each, Counter())]
         except json_repair.BROKEN:
             text = attempt
     repaired, why = json_repair.whole(text)
@@ -284,7 +302,21 @@ def _all(path: Path) -> tuple[list[Process], list[Lost]]:
             f"{path} is laid out as no version of rocprofv3 that tracekit knows{wrong}. Please report it, with the "
             "file if it may be shared."
         )
-    return each, [*lost, *salvage.lost()]
+    return each, [*lost, *salvage.lost(), *_fewer(each, salvage.entries)]
+
+
+def _fewer(found: Sequence[Process], told: Counter[str]) -> list[Lost]:
+    """The records that the summaries of processes count and that their lists do not hold, but for those `told` lost."""
+    lost = []
+    for name, domain in _DOMAINS.items():
+        counts = [sum(each.stats.count for each in process.summary if each.domain == domain) for process in found]
+        fewer = [
+            max(count - len(getattr(process.buffer_records, name)), 0)
+            for count, process in zip(counts, found, strict=True)
+        ]
+        if (missing := sum(fewer) - told[name]) > 0:
+            lost.append(Lost(Loss.EVENTS, missing, sum(counts), UNHELD.format(name)))
+    return lost
 
 
 def _cut(why: str) -> list[Lost]:

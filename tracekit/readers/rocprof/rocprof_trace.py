@@ -4,6 +4,7 @@ Device rows are kernel dispatches and copies; scratch memory, page migration and
 none. Times are nanoseconds since the machine was booted.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -19,7 +20,7 @@ from tracekit.columns import concat, constant, frame
 from tracekit.devices import natural
 from tracekit.readers import losses, nested, repeats
 from tracekit.readers.losses import Lost
-from tracekit.readers.rocprof.document import PROCESS_BITS, Kernel, Process, Record, processes
+from tracekit.readers.rocprof.document import PROCESS_BITS, UNHELD, Kernel, Process, Record, processes
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -33,7 +34,7 @@ from tracekit.trace import (
 from tracekit.units import quantity
 from tracekit.vocabulary import copies
 from tracekit.vocabulary.collectives import operation
-from tracekit.vocabulary.host_calls import SyncCall, sync_call
+from tracekit.vocabulary.host_calls import SyncCall, recorded_into_graph, sync_call
 from tracekit.vocabulary.kinds import Classification, Kind, classify
 from tracekit.vocabulary.losses import Loss
 
@@ -43,6 +44,8 @@ _PS_PER_NS = 1000
 # No profile is longer than a day: times further than this from the others are none.
 _FAR_NS = 86_400 * 10**9
 _CPU, _GPU = 1, 2  # rocprofiler_agent_type_t
+# hipLaunchKernel, hipExtModuleLaunchKernel, hipDrvLaunchKernelEx, hipLaunchByPtr, hipGraphLaunch.
+_LAUNCH = re.compile(r"hip\w*Launch(?!HostFunc)")
 _VIDEO_MEMORY = (1, 2)  # HSA_HEAPTYPE_FRAME_BUFFER_PUBLIC and _PRIVATE
 # How the kinds of the records begin that stand in a list (rocprofiler_buffer_tracing_kind_t).
 _KINDS = {
@@ -69,7 +72,7 @@ def read(path: Path) -> Trace:
     host = next((process.metadata.node.hostname for process in found if process.metadata.node.hostname), "")
     host = host or path.name.removesuffix(".gz").removesuffix(".json").removesuffix("_results")
     parts = [_Part(process, number, host, times) for number, process in enumerate(found)]
-    lost += _lost(parts)
+    lost += [*_lost(parts), *_unrecorded(parts, lost)]
     ops: dict[str, int] = {}
     events = concat(EVENT_COLUMNS, [part.events(ops, len(parts) > 1) for part in parts])
     only = str(events["device"].iat[0]) if len(events) and events["device"].nunique() == 1 else None
@@ -269,6 +272,20 @@ class _Part:
         calls = hip or [record for record in self.records["hsa_api"] if record.call in started]
         return sorted(calls, key=lambda record: record.start_timestamp)
 
+    @property
+    def launched(self) -> int:
+        """How many calls of HIP launched kernels and graphs, but for those that only recorded them into a graph and
+        those whose work are copies."""
+        names = [self.process.name_of(record)[1] for record in self.calls]
+        start = np.array([record.start_timestamp for record in self.calls], np.int64)
+        thread = np.array([record.thread_id for record in self.calls], np.int64)
+        into_graph = recorded_into_graph(pd.Categorical(np.array(names, object)), start, thread).tolist()
+        copied = {row.record.call for row in self.rows if row.classification.kind == Kind.MEMCPY} - {0}
+        return sum(
+            bool(_LAUNCH.match(name)) and not recorded and record.call not in copied
+            for name, recorded, record in zip(names, into_graph, self.calls, strict=True)
+        )
+
     def _count_agents(self) -> None:
         """Count what is damaged of the agents: the numbers of devices rest on it."""
         agents = self.process.agents
@@ -461,6 +478,17 @@ def _lost(parts: Sequence[_Part]) -> list[Lost]:
     return [Lost(what, count, of, evidence) for (what, evidence), (count, of) in total.items()]
 
 
+def _unrecorded(parts: Sequence[_Part], lost: Sequence[Lost]) -> list[Lost]:
+    """The kernels of the processes of which the file holds none, though HIP launched some: what is told of their GPUs
+    would be wrong without them. Without a launch nothing shows that any ran, and nothing is lost; nor is anything more
+    where what is `lost` counts them."""
+    launched = [0 if part.process.kernels else part.launched for part in parts]
+    if not any(launched) or any(each.evidence == UNHELD.format("kernel_dispatch") for each in lost):
+        return []
+    total = sum(len(part.process.kernels) for part in parts) + sum(launched)
+    return [Lost(Loss.EVENTS, sum(launched), total, "kernels that HIP launched; only --kernel-trace records any")]
+
+
 def _notes(parts: Sequence[_Part], events: pd.DataFrame) -> list[str]:
     """Notes on what is no row, and on what was not recorded."""
     notes = []
@@ -481,9 +509,13 @@ def _notes(parts: Sequence[_Part], events: pd.DataFrame) -> list[str]:
         )
     if not len(events):
         notes.append("rocprofv3 recorded no kernels and no copies: --kernel-trace and --memory-copy-trace record them.")
+    elif not any(part.process.kernels for part in parts):
+        notes.append("No kernels were recorded: --kernel-trace records them, if there were any.")
     elif not any(part.process.buffer_records.memory_copy for part in parts):
         notes.append(
             "No copies of the copy engines were recorded, only those that are kernels: --memory-copy-trace records "
             "them, if there were any."
         )
+    if len(events) and not any(part.process.buffer_records.hip_api for part in parts):
+        notes.append("No calls of HIP were recorded, which start the work: --hip-trace records them.")
     return notes
