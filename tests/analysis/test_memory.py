@@ -1,5 +1,7 @@
 """The memory in use on each device: its steps, its peak, for whom, what ran then, and what was left."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests import frames
 from tracekit import memory
+from tracekit.analysis.memory import steps_of_devices
 from tracekit.columns import frame
 from tracekit.trace import DEVICE_COLUMNS, MEMORY_COLUMNS, SPAN_COLUMNS, Trace
 
@@ -204,3 +207,19 @@ def test_steps_and_live_allocations_are_those_of_a_replay_event_by_event(made, s
         steps = [row for row in table if row[0] == device]
         assert usage["time_ps"].tolist() == [0, *(row[2] for row in steps)]
         assert usage["in_use_bytes"].tolist() == [0, *np.cumsum([row[3] for row in steps])]
+
+
+def test_thousands_of_devices_take_a_moment_whether_they_worked_or_not():
+    names = [f"gpu:{number}" for number in range(4000)]
+    table = events(*((name, "bfc", number, 5, 5 + number, number, "dot") for number, name in enumerate(names)))
+    rows = frames.events(*((name, "compute", 0, 4000, name) for name in names[::2]))
+    start_s = time.process_time()
+    result = memory(trace(table, rows))
+    assert time.process_time() - start_s < 4
+    assert result.by_device["device"].tolist() == names
+    assert result.by_device["peak_bytes"].tolist() == [5 + number for number in range(4000)]
+    assert result.by_device["running"].tolist()[::2] == names[::2]
+    assert (result.by_device["running_reason"][1::2] == "the trace holds no work of it").all()
+    steps = steps_of_devices(result)
+    assert [*steps] == names
+    assert [each.tolist() for each in steps["gpu:9"]] == [[0, 9], [9, 14]]

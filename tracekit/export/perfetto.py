@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import units
-from tracekit.analysis.memory import memory
+from tracekit.analysis.memory import memory, steps_of_devices
 from tracekit.analysis.throughput import throughput
 from tracekit.columns import records
 from tracekit.devices import natural
@@ -290,11 +290,9 @@ def _memory(domain: ClockDomain, axis: Axis, overview: int, roots: Mapping[int, 
     hosts = domain.timeline.trace.memory.dropna(subset="device").drop_duplicates("device")
     here = {str(row.device) for row in hosts.itertuples() if clocks.get(str(row.host), "") == domain.clock}
     root_of = {domain.timeline.rows.devices[device]: uuid for device, uuid in roots.items()}
-    for device, table in result.usage.groupby("device", sort=False):
-        name = str(device)
+    for name, (times, in_use) in steps_of_devices(result).items():
         if name not in here:
             continue
-        times, in_use = table["time_ps"].to_numpy(), table["in_use_bytes"].to_numpy()
         track, parent = next(domain.uuids), root_of.get(name, overview)
         label = "memory in use" if name in root_of else f"{name} memory in use"
         yield counter_track(track, label, "B", parent, _about_memory(peaks[name]), rank=2**20)

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from tracekit import units
-from tracekit.analysis.memory import memory
+from tracekit.analysis.memory import memory, steps_of_devices
 from tracekit.intervals import Intervals
 from tracekit.report.figures import drawing
 from tracekit.report.figures.drawing import Page
@@ -54,14 +54,13 @@ class MemoryLane:
 def memory_lanes(selection: Selection) -> dict[str, MemoryLane]:
     """The lane of each device that has rows and allocation events, by device."""
     whole = selection.timeline.whole
-    result = whole.once("memory of devices", lambda: memory(whole))
+    result = memory(whole)
     at_least = dict(zip(result.by_device["device"], result.by_device["at_least"], strict=True))
     clocks, lanes = dict(zip(whole.rows.devices, whole.rows.clocks, strict=True)), {}
-    for name, table in result.usage.groupby("device", sort=False):
-        windows = selection.unions.windows.get(clocks.get(str(name), "none"))
+    for name, steps in steps_of_devices(result).items():
+        windows = selection.unions.windows.get(clocks.get(name, "none"))
         if windows is not None and len(windows):
-            lane = _laid_out(table["time_ps"].to_numpy(), table["in_use_bytes"].to_numpy(), windows)
-            lanes[str(name)] = replace(lane, at_least=bool(at_least[name]))
+            lanes[name] = replace(_laid_out(*steps, windows), at_least=bool(at_least[name]))
     return lanes
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.analysis.memory import ALLOCATOR, Memory, memory
+from tracekit.analysis.memory import ALLOCATOR, Memory, memory, steps_of_devices
 from tracekit.columns import records
 from tracekit.report.html.lanes import Group
 from tracekit.report.model import Report
@@ -68,11 +68,11 @@ def memory_lanes(report: Report, timeline: Timeline, groups: tuple[Group, ...], 
     rows = {row["device"]: row for row in records(result.by_device)}
     errors, made = timeline.clock_errors, []
     shown = [device for device in rows if device in of_device]
+    steps_of = steps_of_devices(result) if shown else {}
     for device in shown:
         number = of_device[device]
-        steps = result.usage[result.usage["device"] == device]
-        windows = _windows(report, timeline, groups[number].clock, steps)
-        parts = _parts(steps["time_ps"].to_numpy(np.int64), steps["in_use_bytes"].to_numpy(np.int64), windows)
+        times, values = steps_of[device]
+        parts = _parts(times, values, _windows(report, timeline, groups[number].clock, times))
         room = most // len(shown) // len(parts)
         thinned = [_thinned(*part, room) for part in parts]
         at, in_use = (np.concatenate([part[column] for part in thinned]) for column in (0, 1))
@@ -92,13 +92,12 @@ def memory_lanes(report: Report, timeline: Timeline, groups: tuple[Group, ...], 
     return MemoryLanes(tuple(made), tuple(_notes(made, [name for name in rows if name not in of_device])))
 
 
-def _windows(report: Report, timeline: Timeline, clock: str, steps: pd.DataFrame) -> list[list[int]]:
-    """What the timeline shows of a clock: its windows, else all of the trace."""
-    times = steps["time_ps"]
+def _windows(report: Report, timeline: Timeline, clock: str, times: Column) -> list[list[int]]:
+    """What the timeline shows of a clock: its windows, else all of the trace, with the steps at these times."""
     work: list[list[int]] = report.windows[clock].tolist()
     if timeline.windows is not None:
         return work
-    return [[int(times.iloc[0]), max(int(times.iloc[-1]) + _NS, *(end for _, end in work))]]
+    return [[int(times[0]), max(int(times[-1]) + _NS, *(end for _, end in work))]]
 
 
 def _parts(times: Column, in_use: Column, windows: list[list[int]]) -> list[tuple[Column, Column]]:
