@@ -257,3 +257,13 @@ def test_each_label_is_asked_once_and_null_has_an_answer_of_its_own():
     column = categorical(["a", "bb", None], np.array([1, 0, 2, 1]))
     lengths = by_label(column, lambda label: questions.append(label) or len(label), -1)
     assert (lengths.tolist(), questions) == ([2, 1, -1, 2], ["a", "bb"])
+
+
+def test_a_change_of_a_frame_without_rows_is_of_that_one_alone():
+    wanted = {"name": "category", "start_ps": "int64", "bytes": "Int64"}
+    first = frame(wanted)
+    first["name"] = first["name"].cat.add_categories(["a"])
+    first.loc[0] = ["a", 1, 2]
+    first["more"] = 0
+    second = frame(wanted)
+    assert (list(second), len(second), list(second["name"].cat.categories)) == ([*wanted], 0, [])

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import by_label, categorical, concat, distinct
+from tracekit.columns import by_label, categorical, concat, distinct, labels
 from tracekit.readers import losses
 from tracekit.readers.losses import Lost
 from tracekit.trace import FRAME_COLUMNS, LOSS_COLUMNS, Trace
@@ -24,6 +24,7 @@ from tracekit.vocabulary.losses import Loss
 _MOST_BYTES, _MOST_BYTES_IN_ALL = 1 << 45, 1 << 56
 # Names of kernels reach some thousand letters. Each table of a report holds them anew.
 _MOST_LETTERS, _NAMES = 10_000, ("name", "hlo_op", "hlo_module", "program", "framework_op")
+_FEW_TEXTS = 2048
 # Of 200,000 names of device work, in 5 MB of XSpace, a report took 640 MB; with this bound it takes 477.
 _MOST_NAMES, _OTHERS = 1 << 16, "(other names)"
 _NAMED = {"events": "work", "launches": "calls"}
@@ -156,8 +157,7 @@ def _with_short_names(trace: Trace) -> Trace:
     for name in FRAME_COLUMNS:
         table = getattr(trace, name)
         for column in (each for each in _NAMES if each in table):
-            texts = table[column].cat.categories
-            if long := {text: _short(text) for text in texts[texts.str.len() > _MOST_LETTERS]}:
+            if long := {text: _short(text) for text in _long(table[column].array)}:
                 renamed = table[column].cat.rename_categories(long)
                 frames[name] = frames.get(name, table).assign(**{column: renamed})
                 new |= long
@@ -165,6 +165,14 @@ def _with_short_names(trace: Trace) -> Trace:
         return trace
     note = f"{quantity(len(new), 'name')} of more than {_MOST_LETTERS:,} letters: their middle is left out."
     return trace.changed(**frames, notes=(*trace.notes, note))
+
+
+def _long(column: pd.Categorical) -> list[str]:
+    """The categories of a column that are too long."""
+    texts = column.categories
+    if len(texts) > _FEW_TEXTS:  # as Python's strings they would take more than pandas' check costs
+        return [*texts[texts.str.len() > _MOST_LETTERS]]
+    return [text for text in labels(column) if len(text) > _MOST_LETTERS]
 
 
 def _short(text: str) -> str:

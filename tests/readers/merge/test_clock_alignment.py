@@ -1,6 +1,7 @@
 """Clocks compared on the ends of shared collectives: one clock, a corrected one, or none that can be compared."""
 
 import re
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -546,3 +547,34 @@ def test_a_clock_that_is_off_shows_in_all_of_them():
     assert shifts(*in_pairs(2, lag=150)) == [0, -150]
     # Told to be of one group on both hosts, they are: the others are at fault.
     assert shifts(*in_pairs(12, told=True)) == [0, -150]
+
+
+def test_hundreds_of_hosts_whose_collectives_are_numbered_take_a_moment():
+    times = [(10 * turn, 10 * turn + 8) for turn in range(6)]
+    hosts = [host(f"h{number}", *times, sequence=list(range(6)), bytes=8) for number in range(400)]
+    rows = concat(EVENT_COLUMNS, hosts)
+    names = [f"h{number}" for number in range(400)]
+    start_s = time.process_time()
+    clocks, _ = align(rows, names, [True] * 400)
+    assert time.process_time() - start_s < 2
+    assert {clock.name for clock in clocks} == {"h0"}
+
+
+@given(
+    st.lists(st.tuples(*(st.integers(0, most) for most in (3, 1, 50, 50, 2)), st.booleans()), max_size=12),
+)
+def test_numbered_collectives_are_those_of_a_look_at_each(rows):
+    """Each row is (number, device, start, length, size, whether it is sure)."""
+    number, device, start, length, size = (np.array([row[at] for row in rows], np.int64) for at in range(5))
+    is_sure = np.array([row[5] for row in rows], bool)
+    found = shared_ends.Host(
+        shared_ends.Rows({}, device, start, start + length, number, number - 1, is_sure, size - 1), 1
+    ).numbers
+    expected = []
+    for each in range(3):
+        own = [row for row in rows if row[0] - 1 == each and row[5]]
+        if own and len({row[1] for row in own}) == len(own):
+            ends = [row[2] + row[3] for row in own]
+            times = [min(ends), max(ends), max(row[2] for row in own)]
+            expected.append((each, times, max(row[4] for row in own) - 1))
+    assert [*zip(found.number.tolist(), found.times.tolist(), found.size.tolist(), strict=True)] == expected

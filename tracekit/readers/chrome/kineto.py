@@ -617,11 +617,12 @@ def _syncs(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> p
         wait = _wait(kinds[codes[call]], args, int(ids[call]), int(starts[call]), started, only)
         if wait:
             waits[call] = wait
-    same = calls.iloc[list(waits)].drop(columns="correlation_id")
+    waiting = np.array([*waits], np.int64)
+    same = {str(name): calls[name].array[waiting] for name in calls if name != "correlation_id"}
     *places, recorded_ps = zip(*waits.values(), strict=True) if waits else ((),) * len(_Wait._fields)
     columns = {name: pd.Categorical(place) for name, place in zip(_Wait._fields, places, strict=False)}
     recorded = integers(list(recorded_ps))
-    return frame(SYNC_COLUMNS, {**{str(name): same[name].array for name in same}, **columns, "recorded_ps": recorded})
+    return frame(SYNC_COLUMNS, {**same, **columns, "recorded_ps": recorded})
 
 
 def _query_loops(calls: pd.DataFrame, call: Rows, events: pd.DataFrame) -> pd.DataFrame:

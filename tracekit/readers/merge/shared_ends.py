@@ -7,7 +7,7 @@ began or stopped recording earlier, the shift in k is found under which the ends
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,7 +40,6 @@ _SAMPLE = 4096
 _FOREVER = 2**62
 
 Column = NDArray[np.int64]
-_TIMES = ["first_end", "last_end", "last_start"]
 # First end, last end and last start over the devices of one host, shape (occurrences, 3), in order, ps.
 Occurrences = NDArray[np.int64]
 Key = tuple[int, ...]
@@ -73,6 +72,15 @@ class Rows:
         return Rows({name: codes[rows] for name, codes in self.codes.items()}, *columns)
 
 
+class _Numbered(NamedTuple):
+    """The k collectives that are numbered: their `number` (k,), which rises, when they ended first and last and started
+    last over the devices, `times` (k, 3) in ps, and the `size` (k,) in bytes where all ranks have the same, else -1."""
+
+    number: Column
+    times: Occurrences
+    size: Column
+
+
 @dataclass(frozen=True)
 class Host:
     """The collectives of one host, and the step of its times in ps."""
@@ -96,28 +104,20 @@ class Host:
         return frozenset(np.unique(self.rows.codes["op"][self.rows.is_sure]).tolist())
 
     @cached_property
-    def numbers(self) -> pd.DataFrame | None:
-        """Of the collectives that are numbered, whose ranks all meet, and that no device ran twice under one number.
-
-        Indexed by `Rows.number`: first end, last end and last start over the devices in ps, and the size in bytes where
-        all ranks have the same; -1 where that is unknown. None without any.
-        """
-        rows = self.rows.taken((self.rows.number >= 0) & self.rows.is_sure)
-        if not len(rows):
-            return None
-        table = pd.DataFrame(
-            {
-                "number": rows.number,
-                "device": rows.device,
-                "size": rows.size,
-                "first_end": rows.end,
-                "last_end": rows.end,
-                "last_start": rows.start,
-            }
+    def numbers(self) -> _Numbered:
+        """Of the collectives that are numbered, whose ranks all meet, and that no device ran twice under one number."""
+        at = np.flatnonzero((self.rows.number >= 0) & self.rows.is_sure)
+        at = at[np.lexsort((self.rows.device[at], self.rows.number[at]))]
+        again = (np.diff(self.rows.number[at]) == 0) & (np.diff(self.rows.device[at]) == 0)
+        at = at[~np.isin(self.rows.number[at], self.rows.number[at[1:]][again])]
+        number, start, end, size = (
+            each[at] for each in (self.rows.number, self.rows.start, self.rows.end, self.rows.size)
         )
-        twice = table.loc[table.duplicated(["number", "device"]), "number"]
-        table = table[~table["number"].isin(twice)]
-        return table.groupby("number").agg({"first_end": "min", "last_end": "max", "last_start": "max", "size": "max"})
+        first = np.flatnonzero(np.append(True, np.diff(number) != 0)[: len(at)])
+        if not len(first):  # of which reduceat has no answer
+            return _Numbered(number, np.zeros((0, 3), np.int64), size)
+        times = [np.minimum.reduceat(end, first), *(np.maximum.reduceat(each, first) for each in (end, start))]
+        return _Numbered(number[first], np.column_stack(times), np.maximum.reduceat(size, first))
 
     @cached_property
     def _keys(self) -> tuple[tuple[Column, frozenset[int]], ...]:
@@ -317,14 +317,12 @@ def compare(a: Host, b: Host, timed: bool) -> Compared | None:
 
 def _by_number(a: Host, b: Host, resolution: int) -> Compared | None:
     """The collectives that have the same number of the same group, and the same size, on both hosts; None if none."""
-    if a.numbers is None or b.numbers is None:
-        return None
-    first, second = a.numbers, b.numbers
-    both = first.index.intersection(second.index)
-    first, second = first.loc[both], second.loc[both]
-    same = (first["size"] < 0) | (second["size"] < 0) | (first["size"] == second["size"])
-    times = [table[same.to_numpy(bool)][_TIMES].to_numpy(np.int64) for table in (first, second)]
-    order = np.argsort(times[1][:, 1], kind="stable")
+    _, *both = np.intersect1d(a.numbers.number, b.numbers.number, assume_unique=True, return_indices=True)
+    times, sizes = (
+        [getattr(each.numbers, name)[at] for each, at in zip((a, b), both, strict=True)] for name in ("times", "size")
+    )
+    same = np.flatnonzero((sizes[0] < 0) | (sizes[1] < 0) | (sizes[0] == sizes[1]))
+    order = same[np.argsort(times[1][same, 1], kind="stable")]
     if not len(order):
         return None
     return replace(_at(times[0][order], times[1][order], 0, resolution), by_number=True)
