@@ -494,10 +494,14 @@ def test_launches_that_no_gpu_answers_are_noted_but_not_the_few_at_the_end_of_a_
             plane.event("Stream #1(Compute)", "k", 10 + at, 1, correlation_id=at)
     path = tmp_path / "h.xplane.pb"
     assert read(write(path, host.text() + plane.text())).notes == ()
-    assert read(write(path, host.text())).notes == (
+    trace = read(write(path, host.text()))
+    assert trace.notes == (
         "10 of 10 kernels and copies that the host launched are missing (the file contains no GPU plane): the file is "
         "truncated, or the profiler dropped them.",
     )
+    assert trace.losses[["what", "evidence"]].to_numpy().tolist() == [
+        ["planes", "of GPUs, on which the host launched work"]
+    ]
 
 
 def test_what_xla_builds_a_graph_of_is_no_lost_launch(tmp_path):
@@ -541,7 +545,9 @@ def test_what_other_threads_compile_of_the_program_that_ends_a_capture_is_no_wor
 
 def test_a_host_that_ran_programs_on_a_tpu_lacks_its_plane(tmp_path):
     host = PlaneText("/host:CPU").event("t", "tpu::System::Execute=>IssueSequencedEvent", 0, 1)
-    assert "contains no TPU plane" in read(write(tmp_path / "h.xplane.pb", host.text())).notes[0]
+    trace = read(write(tmp_path / "h.xplane.pb", host.text()))
+    assert "contains no TPU plane" in trace.notes[0]
+    assert trace.losses["evidence"].tolist() == ["of TPUs, on which the host ran programs"]
 
 
 @pytest.mark.parametrize("file", sorted(traces.DATA.rglob("*.xplane.pb*")), ids=lambda path: path.name)

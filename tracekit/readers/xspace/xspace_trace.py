@@ -112,7 +112,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     all planes and of the whole trace (0.86 instead of 1.37 GB beside a file of 5 million events).
     """
     calls = host_events.calls(space)
-    missing = _missing(space, calls) if form == "xplane" else []
+    missing, absent = _missing(space, calls) if form == "xplane" else ([], [])
     strangers, (lines, line_notes) = _strangers(space), _lines(space)
     space, sessions = _first_session(space)
     space, repeated = _one_plane_each(space)
@@ -209,7 +209,14 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
         syncs=concat(SYNC_COLUMNS, [host_events.waits(host, each, waited) for each in hosts]),
         devices=frame(DEVICE_COLUMNS, {name: [row[name] for row in facts] for name in (facts or [{}])[0]}),
         losses=losses.table(
-            host, [*losses_told, *_replicas(threads, computing), *damage, *([without_time] if any(untimed) else [])]
+            host,
+            [
+                *losses_told,
+                *_replicas(threads, computing),
+                *damage,
+                *absent,
+                *([without_time] if any(untimed) else []),
+            ],
         ),
         memory=concat(MEMORY_COLUMNS, [table for table, _ in allocated]),
         notes=(
@@ -667,13 +674,16 @@ def _free_id(calls: host_events.Calls, unix_ns: int | None) -> int:
     return max(int(ids.max(initial=0)) + 1, (unix_ns or 0) // 1000)
 
 
-def _missing(space: XSpace, calls: host_events.Calls) -> list[str]:
-    """What the planes that are there show to be missing, one sentence each; `calls` are those of the host."""
+def _missing(space: XSpace, calls: host_events.Calls) -> tuple[list[str], list[Lost]]:
+    """What the planes that are there show to be missing, one sentence each, and whole planes as losses; `calls` are
+    those of the host."""
     names = {plane.name for plane in space.planes}
     devices = _devices(space)
     platforms = {type_of(device) for _, device in devices}
     host = next((plane for plane in space.planes if plane.name == _HOST), None)
     notes = _lost_launches(calls, [plane for plane, device in devices if type_of(device) == "gpu"])
+    has_gpu = "gpu" in platforms
+    lost = [Lost(Loss.PLANES, None, None, "of GPUs, on which the host launched work")] if notes and not has_gpu else []
     if (
         host is not None
         and "tpu" not in platforms
@@ -683,8 +693,9 @@ def _missing(space: XSpace, calls: host_events.Calls) -> list[str]:
             "The host ran programs on a TPU, but the file contains no TPU plane: it is truncated, or the profiler "
             "could not record the TPU."
         )
+        lost.append(Lost(Loss.PLANES, None, None, "of TPUs, on which the host ran programs"))
     if _SESSION in names or space.hostnames:
-        return notes
+        return notes, lost
     late = bool(names & _LATER_PLANES) or any(_LATER_STATS & plane.stats.keys() for plane in space.planes)
     launched = any(plane.numbers("correlation_id")[1].any() for plane, _ in devices)
     if host is None and METADATA in names and not platforms:
@@ -695,7 +706,7 @@ def _missing(space: XSpace, calls: host_events.Calls) -> list[str]:
             f"The file is truncated: it ends before {absent}, which the profiler writes last, and other planes may be "
             "missing too. Copy it again."
         )
-    return notes
+    return notes, lost
 
 
 def _lost_launches(calls: host_events.Calls, gpus: list[Plane]) -> list[str]:
