@@ -87,6 +87,8 @@ _KEY = re.compile(r"([a-z ]+) RendezvousKey\b")
 _EVENT_RECORD = re.compile(r"(?:cuda|cu|hip)EventRecord(?:WithFlags)?(?![A-Za-z])")
 _SYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy(?!\w*Async)")
 _ASYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy\w*Async")
+# hipLaunchKernel, hipExtModuleLaunchKernel, hipDrvLaunchKernelEx, hipLaunchByPtr, hipGraphLaunch.
+_HIP_LAUNCH = re.compile(r"hip\w*Launch(?!HostFunc)")
 _KERNEL_LAUNCH = re.compile(r"(?:cuda|cu|hip)Launch(?:Cooperative)?Kernel")
 _MEMSET = re.compile(r"(?:cuda|cu|hip)Memset")
 _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
@@ -237,6 +239,11 @@ def launches_host_function(name: str) -> bool:
 def launches_a_kernel(name: str) -> bool:
     """Whether a call of this name starts a kernel, and no graph: `cudaLaunchKernel_v7000`, `cuLaunchKernelEx`."""
     return bool(_KERNEL_LAUNCH.match(name))
+
+
+def hip_launches(name: str) -> bool:
+    """Whether a call of HIP of this name starts a kernel, or a graph, which mostly holds some."""
+    return bool(_HIP_LAUNCH.match(name))
 
 
 def sets_memory(name: str) -> bool:

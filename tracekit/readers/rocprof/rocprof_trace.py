@@ -4,7 +4,6 @@ Device rows are kernel dispatches and copies; scratch memory, page migration and
 none. Times are nanoseconds since the machine was booted.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -34,7 +33,7 @@ from tracekit.trace import (
 from tracekit.units import quantity
 from tracekit.vocabulary import copies
 from tracekit.vocabulary.collectives import operation
-from tracekit.vocabulary.host_calls import SyncCall, recorded_into_graph, sync_call
+from tracekit.vocabulary.host_calls import SyncCall, hip_launches, recorded_into_graph, sync_call
 from tracekit.vocabulary.kinds import Classification, Kind, classify
 from tracekit.vocabulary.losses import Loss
 
@@ -44,8 +43,6 @@ _PS_PER_NS = 1000
 # No profile is longer than a day: times further than this from the others are none.
 _FAR_NS = 86_400 * 10**9
 _CPU, _GPU = 1, 2  # rocprofiler_agent_type_t
-# hipLaunchKernel, hipExtModuleLaunchKernel, hipDrvLaunchKernelEx, hipLaunchByPtr, hipGraphLaunch.
-_LAUNCH = re.compile(r"hip\w*Launch(?!HostFunc)")
 _VIDEO_MEMORY = (1, 2)  # HSA_HEAPTYPE_FRAME_BUFFER_PUBLIC and _PRIVATE
 # How the kinds of the records begin that stand in a list (rocprofiler_buffer_tracing_kind_t).
 _KINDS = {
@@ -282,7 +279,7 @@ class _Part:
         into_graph = recorded_into_graph(pd.Categorical(np.array(names, object)), start, thread).tolist()
         copied = {row.record.call for row in self.rows if row.classification.kind == Kind.MEMCPY} - {0}
         return sum(
-            bool(_LAUNCH.match(name)) and not recorded and record.call not in copied
+            hip_launches(name) and not recorded and record.call not in copied
             for name, recorded, record in zip(names, into_graph, self.calls, strict=True)
         )
 
