@@ -432,3 +432,16 @@ def test_a_broken_summary_beside_others_is_a_hole_and_not_the_end(whole, lost):
     assert trace.notes[0].startswith("1 of 2 files of hosts or ranks could not be read (lost.tracekit.zip is ")
     assert trace.losses["lost"].tolist() == [1]
     assert len(trace.events) == len(read(whole).events)
+
+
+@pytest.mark.parametrize("name", ["hosts", "devices"])
+def test_a_summary_of_more_hosts_or_devices_than_a_file_has_is_one_sentence(tmp_path, name):
+    columns = {"host": [f"h{at}" for at in range(10_001)]}
+    columns |= {"source": ["a"] * 10_001} if name == "hosts" else {"device": [f"gpu:{at}" for at in range(10_001)]}
+    tables = {name: frame(FRAME_COLUMNS[name], columns)}
+    with pytest.raises(
+        TraceError, match=f"damaged summary: {name}.parquet: it has 10,001 rows, and no file is of more"
+    ):
+        there_and_back(
+            HostTrace(Trace(events(("gpu:0", "compute", 0, 9)), source="a", format="xplane", **tables)), tmp_path
+        )

@@ -73,6 +73,9 @@ _MOST_MANIFEST_BYTES = 16 << 20
 # The frames that no other one needs, and what it is to lose one: nothing but its own figures rests on that of memory.
 _ALONE = {"memory": Loss.DETAILS, **dict.fromkeys(("host_work", "syncs", "operands"), Loss.TABLES)}
 
+# Of a mutant of 27 kB that had a million hosts a report took 700 MB.
+_MOST_ROWS = {"hosts": 10_000, "devices": 10_000}
+
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -425,7 +428,9 @@ def _table(
 
 def _check(name: str, table: pa.Table, steps: Mapping[str, int], texts: Mapping[str, _Texts]) -> None:
     """Raise ValueError where a column of the frame `name` is not written as `_packed` does, or holds a ratio that is
-    none; columns of later versions are passed over."""
+    none, or where it has more rows than a file has hosts or devices; columns of later versions are passed over."""
+    if table.num_rows > _MOST_ROWS.get(name, table.num_rows):
+        raise ValueError(f"it has {table.num_rows:,} rows, and no file is of more than {_MOST_ROWS[name]:,} {name}")
     for column in table.column_names:
         dtype = FRAME_COLUMNS[name].get(column, "int64" if column in ("span", _GAP, _LENGTH) else None)
         if dtype is None:
