@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import frame, records
+from tracekit.columns import frame, places_of, records
 from tracekit.devices import host_of
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.unions import Unions
@@ -110,9 +110,8 @@ class Members:
 
 def by_number(number: Column) -> list[tuple[int, Column]]:
     """Each of the numbers (k,), and where it stands."""
-    order = np.argsort(number.astype(np.min_scalar_type(number.max(initial=0))), kind="stable")
-    begins = np.flatnonzero(np.diff(number[order], prepend=-1))
-    return [(int(number[places[0]]), places) for places in np.split(order, begins[1:])]
+    places = places_of(number, int(number.max(initial=-1)) + 1)
+    return [(each, its) for each, its in enumerate(places) if len(its)]
 
 
 def late_devices(rows: Rows, members: Members, unions: Unions) -> pd.DataFrame:

@@ -213,6 +213,23 @@ def memory_words(overlap: pd.DataFrame) -> str:
     return "copies and memsets" if alone["total_ps"].any() else "memsets"
 
 
+def straggler_words(row: Mapping[str, Any]) -> str:
+    """Who was last in how many collectives: a device, or the devices of a host."""
+    times = f"in {row['last']} of {row['n']} collectives"
+    if "host" in row:
+        return f"The {units.quantity(row['devices'], 'device')} of {row['host']} were the stragglers {times}"
+    return f"{row['device']} was the straggler {times}"
+
+
+def gain_words(row: Mapping[str, Any]) -> str:
+    """What it would save if a straggler came with the others; nothing where `gain_ps` does not say it."""
+    if "gain_ps" not in row:
+        return ""
+    if "host" in row:
+        return f"; on time, they would save {units.time(row['gain_ps'])}"
+    return f"; on time, it alone would save {units.time(row['gain_ps'])}, as others come nearly as late"
+
+
 def median_of(number: int) -> str:
     """What the one in the middle of so many lengths is, of an even number the shorter of both."""
     return "median" if number % 2 else "shorter" if number == 2 else "lower median"

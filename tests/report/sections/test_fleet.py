@@ -13,9 +13,10 @@ from tracekit.report.build import analyse
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
 from tracekit.report.section import MOST_DATA, Column, Instant, Missing, Table, Unit, table
-from tracekit.report.sections.fleet import distribution, levels, section
+from tracekit.report.sections.fleet import distribution, finding, levels, section
 from tracekit.report.terminal.printout import show
 from tracekit.timeline.timeline import timeline_of
+from tracekit.units import time
 
 _SCREEN = 50  # lines
 
@@ -171,3 +172,15 @@ def test_ranks_whose_machines_nobody_names_are_processes(report, names, words):
     (its_table,) = (each for each in its.tables if each.key == "fleet.hosts")
     assert its_table.columns[0].head == ("process" if "in" in words.split() else "host")
     assert its_table.title == ("Processes, costliest first" if "in" in words.split() else "Hosts, costliest first")
+
+
+def test_a_host_whose_devices_are_all_late_is_the_straggler_and_not_one_of_them():
+    late = analyse(timeline_of(with_stragglers(24, 12, dict.fromkeys(range(8, 16), 1.3)).trace))
+    assert late.fleet.hosts["straggler"].tolist() == [False, True, False]
+    waited = time(int(late.fleet.hosts["waited_ps"].iloc[1]))
+    assert section(late.fleet).sentences[1] == (
+        "Costliest straggler: all 8 devices of host0001, one of which was last in 12 of 12 collectives; together, the "
+        f"devices of other hosts waited {waited} for them."
+    )
+    assert finding(late.fleet) == section(late.fleet).sentences[1]
+    assert "mostly waiting for the devices of host0001" in late.verdict

@@ -9,6 +9,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, DecimalException
 from functools import cached_property
@@ -411,15 +412,14 @@ def _decimal(column: pa.Array) -> pa.Array:
     """Decimal microseconds, exactly, to the picosecond; null where there is no number."""
     text = column.cast(pa.string(), safe=False)
     text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-    try:
-        if (pc.max(pc.binary_length(text)).as_py() or 0) > _MOST_DIGITS:
-            raise pa.ArrowInvalid("which Arrow itself does not see: of more digits it makes another number")
-        return pc.cast(text, _PICOSECONDS)
-    except pa.ArrowInvalid:
-        # More decimals than picoseconds, numbers in quotes, or no numbers.
-        codes = column.dictionary_encode()
-        values = pa.array([_number(raw) for raw in codes.dictionary.to_pylist()], _PICOSECONDS)
-        return values.take(codes.indices)
+    # Of more digits Arrow makes another number, and says nothing.
+    if (pc.max(pc.binary_length(text)).as_py() or 0) <= _MOST_DIGITS:
+        with suppress(pa.ArrowInvalid):
+            return pc.cast(text, _PICOSECONDS)
+    # More decimals than picoseconds, numbers in quotes, or no numbers.
+    codes = column.dictionary_encode()
+    values = pa.array([_number(raw) for raw in codes.dictionary.to_pylist()], _PICOSECONDS)
+    return values.take(codes.indices)
 
 
 def _number(raw: bytes) -> Decimal | None:

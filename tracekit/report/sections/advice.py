@@ -21,10 +21,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracekit.analysis import advice
-from tracekit.report.section import WORK, Recommendation, Section
+from tracekit.report.section import WORK, Recommendation, Section, gain_words, straggler_words
 from tracekit.report.sections import machine
 from tracekit.report.sections.steady import step_numbers
-from tracekit.report.sections.stragglers import gain_words, straggler_words
 from tracekit.timeline.instances import Unseen
 from tracekit.units import device_time, factor, percent, quantity, short
 from tracekit.vocabulary.frameworks import Framework, Practice

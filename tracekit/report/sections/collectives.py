@@ -16,12 +16,13 @@ from tracekit.report.section import (
     Section,
     Table,
     Unit,
+    gain_words,
     instant,
     or_missing,
     plain,
+    straggler_words,
     table_of,
 )
-from tracekit.report.sections.stragglers import gain_words, straggler_words
 from tracekit.units import device_time, percent, quantity, rate, time
 
 # Rows of the longest waits where there is little room.
