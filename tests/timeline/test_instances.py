@@ -71,6 +71,26 @@ def test_an_op_that_an_execution_runs_several_times_is_matched_by_how_often_it_r
     assert by(instances) == ["run"] * 6
 
 
+def test_a_matched_collective_tells_which_executions_of_hosts_that_number_them_apart_are_one():
+    """A late device waits for its scatter late, so the ends of that are further apart than its rows are together."""
+
+    def execution(k: int, device: str, run: int, late: int) -> list[dict]:
+        start = 100 * k
+        program = {"hlo_module": "jit_f", "run_id": run, "ranks": "0,1,2,3"}
+        return [
+            row(device, start, start + 10, "all-gather", hlo_op="all-gather.1", **program),
+            row(device, start + 10 + late, start + 60 + late, "reduce-scatter", hlo_op="reduce-scatter.2", **program),
+        ]
+
+    devices = {"tpu:0": (0, 0), "tpu:1": (0, 0), "tpu:2": (40, 0), "tpu:3": (40, 40)}
+    rows_of = [execution(k, device, k + first, late) for k in range(3) for device, (first, late) in devices.items()]
+    instance_of, instances = match_rows(*[each for rows_of_one in rows_of for each in rows_of_one])
+    assert instance_of == [number for k in range(3) for _ in devices for number in (2 * k, 2 * k + 1)]
+    assert by(instances) == ["order", "run"] * 3
+    assert instances.complete.all()
+    assert not instances.notes
+
+
 def test_devices_that_number_their_runs_each_for_itself_are_matched_by_order():
     op = {"hlo_op": "all-reduce", "hlo_module": "jit_f"}
     instance_of, instances = match_rows(

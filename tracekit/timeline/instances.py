@@ -153,10 +153,10 @@ def _unmatched(collectives: CollectiveRows, ranks: Column, alone: Mask, complete
     notes = []
     if partial.any():
         count = len(np.unique(instance[partial]))
-        lacks, were, their = ("lacks", "it was", "its") if count == 1 else ("lack", "they were", "their")
+        lacks, was, their = ("lacks", "it was", "its") if count == 1 else ("lack", "they were", "their")
         notes.append(
-            f"{count} of {int(instance.max()) + 1} collectives {lacks} the row of a rank that the trace holds: {were} "
-            f"cut at the edge of the profile, or a row was lost. Nothing is said of {their} waiting."
+            f"{count} of {int(instance.max()) + 1} collectives {lacks} the row of a rank that the trace holds: {was} "
+            f"cut at the edge of the profile, or a row was lost or not recognised. Nothing is said of {their} waiting."
         )
     unmatched = collectives.members_known & alone & (devices > 1) & ~partial
     if unmatched.any():
@@ -246,6 +246,7 @@ def _collective_rows(rows: Rows, places: Column) -> tuple[CollectiveRows, tuple[
         ),
         sequence=np.where(has_sequence, occurrences.distinct(base, exchange, sequence), -1),
         run=np.where(has_run & (hlo_op >= 0), occurrences.distinct(signature, run), -1),
+        execution=np.where(has_run, occurrences.distinct(device, module, run), -1),
     )
     return collectives, operations, ranks, [*notes, *peer_notes]
 
@@ -457,6 +458,11 @@ def _proposals(collectives: CollectiveRows, instance: Column) -> Iterator[tuple[
         same_run = _one_run(of_run[rows], number)
         yield rows[same_run], number[same_run], MatchedBy.RUN
         yield rows[~same_run], number[~same_run], MatchedBy.ORDER
+    if len(unmatched(unnumbered & (collectives.execution >= 0))):
+        together = occurrences.executions_together(collectives, instance)
+        rows = unmatched(unnumbered & (together >= 0))
+        key = occurrences.distinct(collectives.signature, together)
+        yield *occurrences.match_by_key(collectives, rows, key), MatchedBy.RUN
     rows = unmatched(of_run >= 0)
     open_rows = np.bincount(of_run[rows], minlength=int(of_run.max()) + 1)
     intact = open_rows[of_run[rows]] == np.bincount(of_run[of_run >= 0])[of_run[rows]]

@@ -27,7 +27,7 @@ class CollectiveRows:
     `synchronises`: no rank of it ends before all have started. `members_known`: which devices take part is told. Rows
     that could be one have equal `signature`; `fine_signature` tells more of them apart, where the devices name things
     alike. `sequence` and `run` are equal for the same number within a group, and for the same op in the same execution;
-    -1 where there is none.
+    `execution` is that of the program on the row's device. They are -1 where there is none.
     """
 
     device: Column
@@ -40,6 +40,7 @@ class CollectiveRows:
     fine_signature: Column
     sequence: Column
     run: Column
+    execution: Column
 
     def __len__(self) -> int:
         return len(self.device)
@@ -95,6 +96,39 @@ def _is_vague(key: Column, overlap_ps: Column, end_spread_ps: Column) -> Mask:
     """Whether the instances of each key are together for less time than their ends are apart."""
     vague: Mask = np.bincount(key, overlap_ps) < np.bincount(key, end_spread_ps)
     return vague
+
+
+def executions_together(collectives: CollectiveRows, instance: Column) -> Column:
+    """Which rows are of executions that met: a number for each set of these, -1 where none is known; shape (c,).
+
+    Hosts that number their executions each for itself tell by the collectives that were matched, whose `instance` (c,)
+    is not below 0, which of them are one. Executions that would have met two of one device were not matched rightly.
+    """
+    met = np.flatnonzero((instance >= 0) & (collectives.execution >= 0))
+    together = np.full(len(collectives), -1)
+    if not len(met):
+        return together
+    execution, shared = collectives.execution[met], distinct(instance[met])
+    size = int(collectives.execution.max()) + 1
+    number = np.arange(size)
+    while True:
+        least = np.full(int(shared.max()) + 1, size)
+        np.minimum.at(least, shared, number[execution])
+        lower = number.copy()
+        np.minimum.at(lower, execution, least[shared])
+        lower = lower[lower]
+        if (lower == number).all():
+            break
+        number = lower
+    own, first = np.unique(execution, return_index=True)
+    width = int(collectives.device.max()) + 1
+    on_device, count = np.unique(number[own] * width + collectives.device[met[first]], return_counts=True)
+    is_right = ~np.isin(number[own], on_device[count > 1] // width)
+    of_execution = np.full(size, -1)
+    of_execution[own[is_right]] = number[own[is_right]]
+    known = collectives.execution >= 0
+    together[known] = of_execution[collectives.execution[known]]
+    return together
 
 
 def match_in_order(collectives: CollectiveRows, rows: Column, key: Column, coarse: Column) -> tuple[Column, Column]:
