@@ -141,6 +141,23 @@ def test_without_steps_all_rows_of_each_clock_are_one():
     assert critical_path.steps[columns].to_numpy(object).tolist() == [["a", 5, 12, 0], ["b", 100, 103, 0]]
 
 
+@pytest.mark.parametrize(
+    ("begin_us", "saved_us"),
+    [(100, 202), (310, 300), (2000, 0)],
+    ids=["while it runs", "right after it", "long after it"],
+)
+def test_a_thread_begins_to_wait_when_it_did_whatever_becomes_of_what_it_waits_for(begin_us, saved_us):
+    """Of what the host did before, nothing is recorded; right after work ended, it may have been another wait for it."""
+    end_us = max(begin_us, 302) + 2
+    events = [("gpu:0", "s", "compute", 2 * US, 302 * US, {"name": "gemm", "correlation_id": 0})]
+    last = ("gpu:0", "s", "compute", (end_us + 3) * US, (end_us + 13) * US, {"name": "tail", "correlation_id": 1})
+    launches = [("t", 0, 2 * US, 0), ("t", (end_us + 1) * US, (end_us + 3) * US, 1)]
+    waits = [("t", begin_us * US, end_us * US, None, None, "gpu:0", "s", begin_us * US)]
+    what_if = path(trace([*events, last], launches, (), waits)).what_if
+    of_gemm = what_if[what_if["name"] == "gemm"]  # what is on no path is not tried
+    assert (of_gemm["measured_ps"] - of_gemm["predicted_ps"]).sum() == saved_us * US
+
+
 def test_where_too_little_is_explained_no_what_if_is_told():
     two_gpus = trace([("gpu:0", "s", "compute", 0, 10), ("gpu:1", "s", "compute", 30, 40)])
     critical_path = path(two_gpus)

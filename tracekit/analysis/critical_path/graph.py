@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import intervals as iv
 from tracekit.analysis.critical_path.dependencies import (
     Edges,
     QueueOrder,
@@ -15,7 +16,7 @@ from tracekit.analysis.critical_path.dependencies import (
     queue_order,
     resume_edges,
 )
-from tracekit.analysis.critical_path.host import STANDSTILL_PS, Calls, calls
+from tracekit.analysis.critical_path.host import AWAKE_PS, STANDSTILL_PS, Calls, calls
 from tracekit.analysis.host_activity import unknown_waits
 from tracekit.analysis.host_times import PROMPT_PS, HostTimes, slow_call_ps
 from tracekit.columns import frame
@@ -165,6 +166,7 @@ def graph(timeline: Timeline) -> Graph:
     tally = _Tally()
     extra_first, extra = _valid_edges(start, end, rank, edges, tally)
     predecessor, lag_ps = _order_edges(sources, drained, start, end, rank, tally)
+    _keep_begins(sources, edges[Dependency.THREAD_WAIT], wait_start, end, predecessor, lag_ps)
     sources = sources.without_order()
     host, queues = sources.host, sources.queues
     launch, instance = np.full(len(order), -1, np.int32), np.full(len(order), -1, np.int32)
@@ -426,6 +428,34 @@ def _order_edges(
         count, valid = loop(drop_contradicted, high - low)(start, end, rank, predecessor, lag, int(low), int(high))
         tally.count(name, count, valid)
     return predecessor, lag
+
+
+def _keep_begins(
+    sources: _Sources,
+    edges: Edges,
+    wait_start: Column,
+    end: Column,
+    predecessor: NDArray[np.int32],
+    lag_ps: Column,
+) -> None:
+    """Let no thread begin a known wait sooner, whatever becomes of what it waited for: all its time before that is work
+    in `lag_ps`, but for other waits. Of (w,) waits, the begins are `wait_start`.
+
+    A wait that begins right after what it was for had ended may follow another one, of which there is no record. The
+    time before a launch stays the delay that it is: a launch waits for nothing else.
+    """
+    host, launches = sources.host, int(sources.first[1])
+    waits = np.unique(edges[1])
+    awaited_end = np.full(int(waits.max(initial=-1)) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(awaited_end, edges[1], end[edges[0]])
+    since_ps = wait_start[waits - launches] - awaited_end[waits]
+    waits = waits[(predecessor[waits] >= 0) & ((since_ps < 0) | (since_ps > AWAKE_PS))]
+    begin, before = wait_start[waits - launches], end[predecessor[waits]]
+    flow, idle_ps = host.flow[waits], np.maximum(begin - before, 0)
+    for number in np.unique(flow).tolist():
+        at = np.flatnonzero((flow == number) & (idle_ps > 0))
+        idle_ps[at] -= iv.within(host.times[number].waiting, iv.intervals(before[at], begin[at]))
+    lag_ps[waits] = np.maximum(lag_ps[waits], idle_ps)
 
 
 def drop_contradicted(
