@@ -21,6 +21,7 @@ from tracekit.analysis.idle import GAP_COLUMNS, idle
 from tracekit.analysis.machine import LOAD_COLUMNS, Machine
 from tracekit.analysis.overlap import breakdown, partition
 from tracekit.analysis.phases import phases
+from tracekit.analysis.slow_groups import GROUP_COLUMNS
 from tracekit.columns import concat, frame
 from tracekit.timeline.instances import Unseen, unseen
 from tracekit.timeline.timeline import timeline_of
@@ -98,6 +99,27 @@ def test_a_straggler_is_told_by_what_it_cost_the_others():
     assert advice.late_peer(window, peers(True, 9)) is None
     assert advice.late_peer(window, peers(False, 50)) is None
     assert advice.late_peer(window, NOTHING.collectives) is None
+
+
+def groups(*excess_ps: int) -> Collectives:
+    """Pairs of devices, the first of them slow, with what the transfers of each were exposed beyond the others'."""
+    rows_ = [
+        ("all-reduce", 2, 1 << 20, f"gpu:{2 * at}, gpu:{2 * at + 1}", 40, 4.0, 10.0, excess, at == 0)
+        for at, excess in enumerate(excess_ps)
+    ]
+    return replace(NOTHING.collectives, by_group=frame(GROUP_COLUMNS, rows_))
+
+
+def test_a_slow_link_is_told_by_what_it_cost_unless_the_late_peer_is_on_it():
+    window = partition(two_gpus(0))
+    finding = advice.slow_link(window, groups(10, 99))
+    evidence = {"devices": "gpu:0, gpu:1", "category": "all-reduce", "n": 40, "ratio": 0.4}
+    assert finding == Finding("slow_link", 10, 0.05, evidence)
+    assert advice.slow_link(window, groups(9, 99)) is None
+    assert advice.slow_link(window, NOTHING.collectives) is None
+    for devices, other in (("gpu:0, gpu:1", None), ("gpu:2, gpu:3", finding)):
+        late = Finding("late_peer", 10, 0.05, {"device": "gpu:1", "slow_link": {"devices": devices, "ratio": 0.4}})
+        assert advice.slow_link(window, groups(10, 99), late) == other
 
 
 def test_exposed_copies_name_the_direction_that_was_most_of_them():

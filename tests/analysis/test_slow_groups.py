@@ -47,6 +47,8 @@ def test_a_group_whose_link_is_slow_is_told_from_the_others():
     # Of two others the faster one counts; for the fastest the faster one of the others, too.
     assert slow["others_bytes_per_s"] == pytest.approx((1 << 20) / 100e-6)
     assert fast["others_bytes_per_s"] == pytest.approx((1 << 20) / 110e-6)
+    # Nothing hides them: of 10 of 300 us on two devices, two thirds each would be saved.
+    assert result["excess_ps"].tolist() == [10 * 2 * 200 * US, 0, pytest.approx(10 * 2 * 10 * US)]
     assert slow_group_of("gpu:1", result) == {"devices": "gpu:0, gpu:1", "ratio": pytest.approx(1 / 3)}
     assert slow_group_of("gpu:2", result) is None
 

@@ -42,6 +42,7 @@ EXPOSED_COPIES = 0.05
 # Copies that run beside so much of the compute lack compute to hide behind, not an earlier start.
 COVERED = 0.8
 LATE_PEER = 0.05
+SLOW_LINK = 0.05
 # By cause of idle time (analysis.idle) the rule's name and its share.
 IDLE = {
     "host-bound": ("host_bound", 0.10),
@@ -136,7 +137,8 @@ def advice(
         cells = cells[cells["device"].isin(timeline.rows.devices)]
     findings = [
         exposed_collectives(cells, why.collectives, why_unseen(timeline)),
-        late_peer(cells, why.collectives),
+        late := late_peer(cells, why.collectives),
+        slow_link(cells, why.collectives, late),
         exposed_copies(timeline, cells),
         # Before streams: on any stream, copies of pageable memory block the host.
         pageable_copies(timeline, cells),
@@ -216,6 +218,23 @@ def late_peer(partition: pd.DataFrame, collectives: Collectives) -> Finding | No
     if not straggler.get("is_alone"):
         evidence["gain_ps"] = int(straggler["gain_ps"])
     return Finding("late_peer", cost, share, evidence) if share >= LATE_PEER else None
+
+
+def slow_link(partition: pd.DataFrame, collectives: Collectives, late: Finding | None = None) -> Finding | None:
+    """The group of devices whose transfers were exposed most beyond those of groups like it: a link of it is slow.
+
+    Not where the `late` peer that was found is of that group: it is told with that.
+    """
+    slow = collectives.by_group[collectives.by_group["slow"]]
+    if not len(slow):
+        return None
+    row = records(slow)[int(np.argmax(slow["excess_ps"].to_numpy()))]
+    cost, share = _cost([int(row["excess_ps"])], partition)
+    if share < SLOW_LINK or (late and late.evidence.get("slow_link", {}).get("devices") == row["devices"]):
+        return None
+    ratio = row["bus_bytes_per_s"] / row["others_bytes_per_s"]
+    evidence = {"devices": row["devices"], "category": row["category"], "n": int(row["n"]), "ratio": float(ratio)}
+    return Finding("slow_link", cost, share, evidence)
 
 
 def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:

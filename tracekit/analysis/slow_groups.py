@@ -16,6 +16,7 @@ GROUP_COLUMNS = {
     "n": "int64",
     "bus_bytes_per_s": "float64",
     "others_bytes_per_s": "float64",
+    "excess_ps": "int64",
     "slow": "bool",
 }
 # A smaller part of the bandwidth that groups like it reach is more than what traffic and distance make of one link.
@@ -28,7 +29,8 @@ _BETWEEN = " … "
 def groups_by_bandwidth(rows: Rows, members: Members, table: pd.DataFrame, power: pd.Series) -> pd.DataFrame:
     """One row per group of devices (GROUP_COLUMNS) that met in FEWEST collectives or more of one category, number of
     ranks and `power` of two of bytes, where several groups did: the median of its bus bandwidths, in bytes per second,
-    and that of the middle one of the other groups, the faster of two. It is `slow` below SLOW of that.
+    and that of the middle one of the other groups, the faster of two. It is `slow` below SLOW of that. `excess_ps`: how
+    much longer its transfers were exposed, in all and summed over the devices, than if they had been as fast as that.
 
     `table` (m,) are the instances (COLLECTIVE_COLUMNS); of lower bounds nothing is told.
     """
@@ -46,6 +48,8 @@ def groups_by_bandwidth(rows: Rows, members: Members, table: pd.DataFrame, power
             "key": members.over(np.add, drawn[members.device]),
             "place": np.arange(len(table)),
             "bus": table["bus_bytes_per_s"].astype("float64"),
+            "transfer_ps": table["transfer_ps"].astype("float64") * table["devices"],
+            "exposed_ps": (table["exposed_ps"] - table["exposed_wait_ps"]).astype("float64"),
         }
     )[is_known]
     kind = ["category", "ranks", "size_bytes"]
@@ -59,6 +63,11 @@ def groups_by_bandwidth(rows: Rows, members: Members, table: pd.DataFrame, power
         [pd.Series(dtype="float64"), *(pd.Series(values, at) for values, at in zip(others, of_kind, strict=True))]
     )
     edges = np.append(members.first, len(members.device))
+    # A faster transfer ends sooner, and the end is what is exposed of it.
+    each = keyed.merge(groups[[*kind, "key", "others"]], on=[*kind, "key"])
+    saved = (each["transfer_ps"] * (1 - each["bus"] / each["others"])).clip(lower=0)
+    each["excess_ps"] = np.minimum(saved, each["exposed_ps"].clip(lower=0))
+    excess = each.groupby([*kind, "key"], sort=False)["excess_ps"].sum()
     return frame(
         GROUP_COLUMNS,
         {
@@ -67,6 +76,7 @@ def groups_by_bandwidth(rows: Rows, members: Members, table: pd.DataFrame, power
             "n": groups["size"].to_numpy(),
             "bus_bytes_per_s": groups["median"].to_numpy(),
             "others_bytes_per_s": groups["others"].to_numpy(),
+            "excess_ps": excess.loc[list(groups[[*kind, "key"]].itertuples(index=False))].round().to_numpy(np.int64),
             "slow": (groups["median"] < SLOW * groups["others"]).to_numpy(),
         },
     )

@@ -147,7 +147,7 @@ def test_without_steps_all_rows_of_each_clock_are_one():
     ids=["while it runs", "right after it", "long after it"],
 )
 def test_a_thread_begins_to_wait_when_it_did_whatever_becomes_of_what_it_waits_for(begin_us, saved_us):
-    """Of what the host did before, nothing is recorded; right after work ended, it may have been another wait for it."""
+    """Nothing is recorded of what the host did before; right after work ended, it may have been a wait for that too."""
     end_us = max(begin_us, 302) + 2
     events = [("gpu:0", "s", "compute", 2 * US, 302 * US, {"name": "gemm", "correlation_id": 0})]
     last = ("gpu:0", "s", "compute", (end_us + 3) * US, (end_us + 13) * US, {"name": "tail", "correlation_id": 1})

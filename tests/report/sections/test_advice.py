@@ -16,6 +16,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 FINDINGS = {
     "exposed_collectives": {"device": "gpu:1", "most": 0.4},
     "late_peer": {"device": "gpu:3", "last": 14, "n": 16},
+    "slow_link": {"devices": "gpu:2, gpu:3", "category": "all-reduce", "n": 40, "ratio": 0.4},
     "exposed_copies": {"direction": "H2D", "by_direction_ps": {"H2D": 5}},
     "copies_in_compute_lane": {"ratio": 0.75},
     "pageable_copies": {"ratio": 0.5},

@@ -348,6 +348,11 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         f"{straggler_words(finding.evidence)}: waiting for {'them' if 'host' in finding.evidence else 'it'} cost "
         f"{_of_time(finding, devices)}{_link_words(finding.evidence) or gain_words(finding.evidence)}"
     ),
+    "slow_link": lambda finding, devices: (
+        f"A slow link: {finding.evidence['n']} {finding.evidence['category'] or 'collective'}s of "
+        f"{finding.evidence['devices']} move {percent(finding.evidence['ratio'])} of what other groups do, which cost "
+        f"{_of_time(finding, devices)}"
+    ),
     "exposed_copies": lambda finding, devices: (
         f"Copies{_directions(finding.evidence)} were exposed for {_of_time(finding, devices)}"
     ),
@@ -506,18 +511,20 @@ def _load_ahead(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     return _in_words_of(_INPUT, result)
 
 
+_LINK_TOOLS = "nvidia-smi topo -m and nvlink -s, NCCL_DEBUG=INFO"
 _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
     "exposed_collectives": _hide_collectives,
     "late_peer": lambda evidence, result: (
         f"compare what the devices of {evidence['host']} do before them with those of other hosts: more work, a slower "
         "input, fewer cores, a lower clock"
         if "host" in evidence
-        else f"look at the link between {evidence['slow_link']['devices']} first (nvidia-smi topo -m and nvlink -s, "
-        "NCCL_DEBUG=INFO): what is late may only have waited for its data"
+        else f"look at the link between {evidence['slow_link']['devices']} first ({_LINK_TOOLS}): what is late may "
+        "only have waited for its data"
         if "slow_link" in evidence
         else f"compare what {evidence['device']} does before them with the others: more work, a slower input, a lower "
         "clock"
     ),
+    "slow_link": lambda evidence, result: f"look at how {evidence['devices']} are connected ({_LINK_TOOLS})",
     "exposed_copies": _hide_copies,
     "copies_in_compute_lane": _separate,
     "pageable_copies": lambda evidence, result: _in_words_of(_PAGEABLE, result),
