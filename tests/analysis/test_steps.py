@@ -36,6 +36,33 @@ def blame(result):
     return row["slow_device"], row["slow_part"], row["slow_ps"]
 
 
+@pytest.mark.parametrize(
+    ("evaluated", "long", "slow"),
+    [
+        (("gpu:0", "gpu:1"), 0, ("all devices", "compute", 30, "jit_eval")),
+        (("gpu:1",), 0, ("gpu:1", "compute", 30, "jit_eval")),
+        ((), 30, ("all devices", "compute", 30, None)),  # the program of all steps took longer
+    ],
+)
+def test_a_program_that_few_steps_run_is_named_where_it_made_one_slow(evaluated, long, slow):
+    marks, rows_of, programs, start = [], [], [], 0
+    for step in range(7):
+        end = start + 20 + (30 if step == 4 else 0)
+        marks.append(("train", step, start, end))
+        for device in ("gpu:0", "gpu:1"):
+            trained = start + 20 + (long if step == 4 else 0)
+            rows_of.append((device, "compute", start, trained, start))
+            programs.append("jit_train")
+            if step == 4 and device in evaluated:
+                rows_of.append((device, "compute", trained, end, start))
+                programs.append("jit_eval")
+        start = end
+    table = measure(work(*rows_of, hlo_module=programs), annotations(*marks)).table
+    columns = ["slow_device", "slow_part", "slow_ps", "slow_program"]
+    assert table[columns].astype(object).where(table[columns].notna(), None).iloc[4].tolist() == [*slow]
+    assert table["slow_program"].drop(4).isna().all()
+
+
 def test_the_parts_of_a_step_are_measured_on_each_device():
     device_work = work(
         ("gpu:0", "compute", 1, 6, 0),

@@ -193,6 +193,7 @@ def test_a_column_that_an_earlier_version_did_not_write_is_null(copy_saved, tmp_
     document = json.loads((tmp_path / "summary.json").read_text("utf-8"))
     for column in ("idle_ps", "cause"):
         del document["report"]["frames"]["explanation.idle.largest"][column]
+    del document["report"]["digests"]  # nor did it write these
     (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
     loaded = tracekit.load(tmp_path)
     assert "does not hold explanation.idle.largest.idle_ps, explanation.idle.largest.cause." in loaded.notes[-1]
@@ -236,6 +237,17 @@ def test_a_dtype_that_is_none_is_damage_in_one_sentence(dtype, fault, copy_saved
         tracekit.load(tmp_path)
 
 
+def test_a_frame_of_another_report_is_damage(copy_saved, tmp_path):
+    other = (copy_saved("one") / "frames" / "whole.partition.parquet").read_bytes()
+    ours = copy_saved("phases") / "frames" / "whole.partition.parquet"
+    assert ours.read_bytes() != other
+    ours.write_bytes(other)
+    with pytest.raises(
+        TracekitError, match=r"frames/whole\.partition\.parquet is not the one that was saved with summary"
+    ):
+        tracekit.load(tmp_path)
+
+
 def test_a_summary_nested_too_deep_is_one_sentence(tmp_path):
     (tmp_path / "summary.json").write_text('{"schema": 2, "trace": ' + "[" * 200_000, "utf-8")
     with pytest.raises(TracekitError, match=r"summary\.json cannot be read: .*from its trace"):
@@ -246,6 +258,9 @@ def test_a_frame_that_holds_more_rows_than_its_size_can_is_refused(copy_saved, t
     path = copy_saved("one") / "frames" / "whole.partition.parquet"
     table = pq.read_table(path).slice(0, 1)
     pq.write_table(table.take([0] * (1 << 20)), path, compression="zstd")
+    document = json.loads((tmp_path / "summary.json").read_text("utf-8"))
+    del document["report"]["digests"]
+    (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
     with pytest.raises(TracekitError, match="is damaged: its parts do not fit together"):
         tracekit.load(tmp_path)
     monkeypatch.setattr(unpacking, "MOST_EXPANSION", 0)
@@ -381,6 +396,8 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
         new_of_device = ("known_ps", "known_ratio", "known_flops_per_s", "known_flops_ratio", "peak_of")
         told = [row.pop(key) for row in rates["by_device"] for key in new_of_device]
         assert {*told, *(row.pop("peak_of") for row in rates["ops"])} <= {None}
+    of_steps = summary["steps"]["steps"] if summary["steps"] else []
+    assert {row.pop("slow_program") for row in of_steps} <= {None}  # nor which program made a step slow
     ended = summary["steps"]["by_device"] if summary["steps"] else []
     assert {row.pop("last_end_ps") for row in ended} <= {None}  # nor when a device ended a step
     path = saved["critical_path"] or {"edges": [], "what_if": [], "step_what_if": []}

@@ -11,11 +11,12 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
-from tracekit.timeline.rows import Rows, clock_of_hosts
+from tracekit.timeline.rows import CODE, Rows, clock_of_hosts
 from tracekit.timeline.step_boundaries import BOUNDARY_COLUMNS, StepBoundaries
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import CELLS, DeviceUnions, Unions
 from tracekit.vocabulary.host_calls import launches
+from tracekit.vocabulary.kinds import Kind
 
 FEWEST = 5
 # A step at the profile's edge that lacks more than a tenth of a device's usual rows was cut.
@@ -51,6 +52,7 @@ STEP_COLUMNS = {
     "slow_device": "str",
     "slow_part": "str",
     "slow_ps": "Int64",
+    "slow_program": "str",
     "did_nothing": "int64",
 }
 DEVICE_COLUMNS = {
@@ -105,7 +107,8 @@ class Steps(
     """What the steps of a trace took.
 
     `table` has one row a step (STEP_COLUMNS: those of `StepBoundaries.table`; `left_out`, null or why it counts in no
-    figure; `outlier`; of a slow one, the device and the part of its time that grew most; how many devices did nothing).
+    figure; `outlier`; of a slow one, the device and the part of its time that grew most, and a program that only few of
+    the steps run where that took half of it; how many devices did nothing).
     `by_device` has one row a step and device (DEVICE_COLUMNS; `place` is the step's row number in `table`): the eight
     cells, which sum to the step's window exactly, and `last_end_ps`, when its work of the step ended, null without any
     (it may be after the window). `summary` has one row per clock and name (SUMMARY_COLUMNS), over the
@@ -150,6 +153,7 @@ def steps(timeline: Timeline) -> Steps:
         "left_out": reasons,
         "outlier": outlier,
         **slow,
+        "slow_program": _programs_of_few(rows, table, slow, is_counted & ~outlier),
         "did_nothing": idle_devices.to_numpy(),
     }
     full_table = table.assign(**further_columns)
@@ -420,6 +424,38 @@ def _slow(
             for name, value in zip(columns, blame, strict=True):
                 columns[name][place] = value
     return columns
+
+
+def _programs_of_few(
+    rows: Rows, table: pd.DataFrame, slow: dict[str, list[object]], is_ordinary: NDArray[np.bool_]
+) -> list[str | None]:
+    """Of each step that was slow by its compute, the program that took half of that or more, if at most half of the
+    ordinary steps of its name run it: an evaluation, a checkpoint."""
+    programs: list[str | None] = [None] * len(table)
+    slow_steps = pd.DataFrame({"place": range(len(table)), "device": slow["slow_device"], "ps": slow["slow_ps"]})
+    slow_steps = slow_steps[np.array(slow["slow_part"], object) == "compute"]
+    if not len(slow_steps):
+        return programs
+    module, modules = rows.codes("hlo_module"), rows.labels("hlo_module")
+    compute = np.flatnonzero((rows.kind == CODE[Kind.COMPUTE]) & (module >= 0) & rows.is_placed)
+    times = table[["start_ps", "end_ps"]].to_numpy(np.int64)
+    for members in series(table):
+        members = members[np.argsort(times[members, 0], kind="stable")]
+        clock = table["clock"].iloc[members[0]] or ""
+        on_clock = np.array([own == clock for own in rows.clocks], bool) & np.array(rows.placed, bool)
+        step = np.searchsorted(times[members, 0], rows.start[compute], side="right") - 1
+        is_inside = (step >= 0) & (rows.start[compute] < times[members[step], 1]) & on_clock[rows.device[compute]]
+        for device, steps_of in slow_steps[slow_steps["place"].isin(members)].groupby("device"):
+            is_one = device in rows.devices
+            mine = is_inside & (rows.device[compute] == rows.number(str(device))) if is_one else is_inside
+            took_ps = np.zeros((len(members), len(modules)))
+            np.add.at(took_ps, (step[mine], module[compute[mine]]), (rows.end - rows.start)[compute[mine]])
+            took_ps[:, np.median(took_ps[is_ordinary[members]] > 0, axis=0) > 0.5] = 0
+            for place, grown_ps in zip(steps_of["place"], steps_of["ps"], strict=True):
+                own_ps = took_ps[members == place][0] / (1 if is_one else on_clock.sum())
+                if 2 * own_ps.max(initial=0) >= grown_ps:
+                    programs[place] = modules[int(np.argmax(own_ps))]
+    return programs
 
 
 def _blame(growth: NDArray[np.float64], devices: list[str], enough: float) -> tuple[str, str, int]:

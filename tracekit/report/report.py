@@ -165,9 +165,9 @@ def _write(
     shown = part.of(timeline) if part and timeline else timeline
     picture = _PICTURE if timeline and not _no_picture() else None
     breakdowns = [report.whole, *report.parts.values()]
-    overlap = pd.concat(
-        [breakdown.overlap.assign(phase=no_formula(breakdown.label)) for breakdown in breakdowns], ignore_index=True
-    )
+    overlap = pd.concat([part.overlap.assign(phase=part.label) for part in breakdowns], ignore_index=True)
+    texts = overlap.select_dtypes(["str", "object", "category"])
+    overlap = overlap.assign(**{name: texts[name].astype("str").map(no_formula, na_action="ignore") for name in texts})
     try:
         # Another core writes the tables while this one draws: of most of their time neither Arrow nor what draws holds
         # the GIL.

@@ -1,5 +1,6 @@
 """Frozen dataclasses of frames and figures as files and back: a summary.json, and each frame in Parquet beside it."""
 
+import hashlib
 import json
 import os
 from collections.abc import Collection, Mapping
@@ -44,7 +45,13 @@ def write(summary: Mapping[str, Any], value: Any, directory: str | os.PathLike[s
         ]
     for frame in writing:
         frame.result()
+    document[_STATE]["digests"] = {name: _digest((out / FRAMES / f"{name}.parquet").read_bytes()) for name in frames}
     (out / SUMMARY).write_text(_json(document) + "\n", "utf-8")
+
+
+def _digest(content: bytes) -> str:
+    """What tells a frame from that of another report, which a copy that was interrupted leaves beside this summary."""
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def _json(value: Any, indent: str = "") -> str:
@@ -88,8 +95,9 @@ def restore(empty: T, document: Mapping[str, Any], directory: str | os.PathLike[
     if schema != SCHEMA or not isinstance(document.get(_STATE), dict):
         raise TracekitError(f"{place / SUMMARY} has schema {schema}, this version of tracekit reads {SCHEMA}. {REMEDY}")
     try:
-        saved = _Saved(place, document[_STATE]["frames"], empty)
-        return saved.value(type(empty), document[_STATE]["fields"], ""), saved.absent
+        state = document[_STATE]
+        saved = _Saved(place, state["frames"], state.get("digests", {}), empty)
+        return saved.value(type(empty), state["fields"], ""), saved.absent
     except (*FAULTS, OSError, SyntaxError) as error:  # of the last, the name of a dtype
         raise TracekitError(f"The report in {place} is damaged: {reason(error)}. {REMEDY}") from None
 
@@ -125,8 +133,14 @@ def _plain(value: Any, name: str, frames: dict[str, pd.DataFrame]) -> Any:
 class _Saved:
     """What `_plain` made of a value, read back; what the files lack is as in `empty`, and `absent` names it."""
 
-    def __init__(self, place: Path, dtypes: Mapping[str, Mapping[str, str | list[str]]], empty: Any) -> None:
-        self.place, self.dtypes = place, dtypes
+    def __init__(
+        self,
+        place: Path,
+        dtypes: Mapping[str, Mapping[str, str | list[str]]],
+        digests: Mapping[str, str],
+        empty: Any,
+    ) -> None:
+        self.place, self.dtypes, self._digests = place, dtypes, digests
         self.absent: list[str] = []
         saved = [place / SUMMARY, *(place / FRAMES).glob("*.parquet")]
         self._files = unpacking.ParquetFiles(sum(file.stat().st_size for file in saved))
@@ -178,8 +192,11 @@ class _Saved:
         raise ValueError(f"{part} is absent")
 
     def _frame(self, stem: str, name: str, empty: pd.DataFrame) -> pd.DataFrame:
+        content = regular_bytes(self.place / FRAMES / f"{stem}.parquet")
+        if self._digests.get(stem, _digest(content)) != _digest(content):
+            raise ValueError(f"{FRAMES}/{stem}.parquet is not the one that was saved with {SUMMARY}")
         # pandas' own opens each file as a data set, which takes twice as long; a frame is too small for threads.
-        with self._files.opened(self.place / FRAMES / f"{stem}.parquet") as file:
+        with self._files.opened(content) as file:
             frame: pd.DataFrame = file.read(use_threads=False).to_pandas(use_threads=False)
         dtypes: dict[str, Any] = {
             column: dtype if isinstance(dtype, str) else pd.CategoricalDtype(pd.Index(dtype, dtype="str"))

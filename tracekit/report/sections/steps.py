@@ -121,7 +121,8 @@ def _unnamed(result: Steps) -> list[str]:
 
 
 def _grew(step: dict[str, Any]) -> str:
-    return f"{step['slow_device']} {_GREW[step['slow_part']]} {time(step['slow_ps'])} longer"
+    where = f", mostly in {step['slow_program']}, which few of the steps run" if pd.notna(step["slow_program"]) else ""
+    return f"{step['slow_device']} {_GREW[step['slow_part']]} {time(step['slow_ps'])} longer{where}"
 
 
 def _lengths(result: Steps) -> Table:
