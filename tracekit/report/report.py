@@ -166,8 +166,8 @@ def _write(
     picture = _PICTURE if timeline and not _no_picture() else None
     breakdowns = [report.whole, *report.parts.values()]
     overlap = pd.concat([part.overlap.assign(phase=part.label) for part in breakdowns], ignore_index=True)
-    texts = overlap.select_dtypes(["str", "object", "category"])
-    overlap = overlap.assign(**{name: texts[name].astype("str").map(no_formula, na_action="ignore") for name in texts})
+    for name in overlap.select_dtypes(["str", "object", "category"]):
+        overlap[name] = overlap[name].astype("str").map(no_formula, na_action="ignore")
     try:
         # Another core writes the tables while this one draws: of most of their time neither Arrow nor what draws holds
         # the GIL.

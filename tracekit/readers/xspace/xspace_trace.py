@@ -706,6 +706,7 @@ def _missing(space: XSpace, calls: host_events.Calls) -> tuple[list[str], list[L
             f"The file is truncated: it ends before {absent}, which the profiler writes last, and other planes may be "
             "missing too. Copy it again."
         )
+        lost.append(Lost(Loss.PLANES, None, None, f"the file ends before {absent}"))
     return notes, lost
 
 
