@@ -78,7 +78,7 @@ def test_a_page_of_rubbish_is_a_broken_database(export):
 
 def test_a_message_of_sqlite_that_quotes_rubbish_is_still_one_sentence(export):
     export.write_bytes(export.read_bytes().replace(b"CREATE TABLE", b"CREATE T\xffBLE"))
-    assert message_of(export).startswith(" is a corrupt SQLite database: malformed database schema")
+    assert message_of(export).startswith(" is a corrupt SQLite database: StringIds cannot be read.")
 
 
 @pytest.mark.parametrize(

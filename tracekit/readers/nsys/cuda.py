@@ -19,7 +19,17 @@ from tracekit.intervals import sum_exactly
 from tracekit.readers import repeats
 from tracekit.readers.losses import Lost
 from tracekit.readers.nsys.machine import process_of
-from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, rows, select, strings, tables_of
+from tracekit.readers.nsys.sqlite_export import (
+    MISSING,
+    Export,
+    count_lost_columns,
+    has_rows,
+    integers,
+    rows,
+    select,
+    strings,
+    tables_of,
+)
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.host_calls import (
@@ -272,6 +282,7 @@ def _what(name: str, typed: Kind) -> What:
 
 def _kernels(export: Export, table: str) -> Work:
     """Kernels by their first name that is known; NCCL's and others like it are collectives by that name."""
+    count_lost_columns(export, table, _NAMES)
     name_columns = [name for name in _NAMES if name in export.tables[table]][:2]
     columns = integers(export, table, (*_COMMON, *name_columns), never_null=(*_IDS, *name_columns))
     names = [columns[name] for name in name_columns] or [np.full(len(columns["start"]), MISSING, np.int64)]

@@ -10,8 +10,9 @@ import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from tracekit.errors import TraceError
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
 from tracekit.readers.nsys import parquet_export
+from tracekit.readers.nsys.schema import COMPUTED, DAMAGED, SHADOWED, Schema, is_lost_column, schema
 from tracekit.vocabulary.losses import Loss
 
 T = TypeVar("T", bound=Any)
@@ -52,19 +54,21 @@ _NOTHING = np.zeros(0, np.int64)
 # Of a damaged file, pages may hold each other many times over: a file of 19 kB gave rows until there was no memory. No
 # row takes less than a byte, and reading real exports takes at most one step of SQLite's machine a byte.
 _STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 10**8, 50, 10**6
-_COMPUTED, _VIEW = "columns that are computed, not stored", "a view, not a table"
-_SHADOWED = "a column of its own called rowid"
 _REPEATED = "its pages hold the same rows over and over"
+# What PRAGMA quick_check begins with where pages are damaged.
+_OF_PAGES = "*** in database"
+_PAGE_SIZE_AT, _MOST_PAGES = 16, 1 << 32
+_MOST_NAMED = 8
 _AGAIN = "Export the report again with `nsys export --type sqlite`."
 
 
 @dataclass(frozen=True)
 class Export:
-    """An open export: its file, the connection, and the columns of each of its tables.
+    """An open export: its file, the connection, and the columns of each of its tables, with the `words` of their types.
 
     No table has more rows than `most_rows`. `limits`: the last rowid that can be read of a table with a damaged page.
-    `refused`: tables that are not read, and why, which is a loss where one is asked for. `lost`: what was found to be
-    damaged.
+    `refused`: tables that are not read, and why, and `damaged`: what is lost of those of which not all can be read;
+    both are a loss where one is asked for. `lost`: what was found to be damaged.
     """
 
     path: Path
@@ -73,7 +77,9 @@ class Export:
     most_rows: int
     limits: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    damaged: Mapping[str, Lost] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
+    words: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def is_export(content: Content, sure: bool) -> bool:
@@ -143,19 +149,24 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
     try:
         # Strings are decoded when their distinct values are known; one bad byte must not cost the file.
         connection.text_factory = bytes
+        if is_damaged:
+            connection.execute("PRAGMA writable_schema = ON")  # SQLite leaves out what it cannot read of the schema
         size = _bound(connection)
-        tables = _tables(path, connection)
-        limits, of_pages = _limits(connection, tables) if is_damaged else ({}, [])
-        refused = _refused(connection)
-        if refused.get(parquet_export.STRINGS) in (_COMPUTED, _SHADOWED):
-            reason = "computed columns" if refused[parquet_export.STRINGS] == _COMPUTED else _SHADOWED
+        found = _schema(path, connection, is_damaged)
+        tables, refused = found.tables, found.refused
+        limits, damaged = _limits(connection, found) if is_damaged else ({}, {})
+        lost += found.lost
+        if found.is_without_table and not lost and not damaged and DAMAGED not in refused.values():
+            lost.append(Lost(Loss.TABLES, 1, None, "whose pages the schema does not lead to"))
+        if refused.get(parquet_export.STRINGS) in (COMPUTED, SHADOWED):
+            reason = "computed columns" if refused[parquet_export.STRINGS] == COMPUTED else SHADOWED
             raise TraceError(f"{path} is no Nsight Systems export: {parquet_export.STRINGS} has {reason}. {_AGAIN}")
         readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0 and name not in refused}
         if parquet_export.STRINGS not in readable:
             raise TraceError(f"{what}: {parquet_export.STRINGS} cannot be read. {_AGAIN}")
         name = parquet_export.FOLDERS.sub("", path.parent.name)
         source = path.parent.with_name(name) if is_parquet and name else path
-        yield Export(source, connection, readable, size, limits, refused, lost + of_pages)
+        yield Export(source, connection, readable, size, limits, refused, damaged, lost, found.words)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise TraceError(f"{what}: {_first_line(error)}. {_AGAIN}") from None
     finally:
@@ -190,55 +201,96 @@ def damaged_pages(error: BaseException | None) -> bool:
     return isinstance(error, sqlite3.DatabaseError | UnicodeDecodeError)
 
 
-def _limits(connection: sqlite3.Connection, tables: Mapping[str, object]) -> tuple[dict[str, int], list[Lost]]:
-    """The last row before the first that cannot be read of each table that has such, 0 if that is the first."""
+def is_whole(path: Path) -> bool:
+    """Whether the pages of a database hold together, as far as SQLite itself can tell: a page that lost some of its
+    rows, or a table some of its pages, reads without an error."""
+    if path.suffix in parquet_export.SUFFIXES:
+        return True
+    try:
+        with closing(_connected(path)) as connection:
+            _bound(connection)
+            computed = connection.execute(
+                "SELECT 1 FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
+                "WHERE m.type = 'table' AND c.hidden IN (2, 3) LIMIT 1"
+            ).fetchone()
+            return bool(computed) or not _wrong_pages(connection, "1")
+    except (sqlite3.Error, UnicodeDecodeError, OSError):  # which the reader meets too, and tells
+        return False
+
+
+def _wrong_pages(connection: sqlite3.Connection, of: str) -> str:
+    """What SQLite finds wrong with pages: with as many as `of` says, or with those of that table. It computes all
+    columns for that, so there must be none that are not stored."""
+    connection.execute("PRAGMA ignore_check_constraints = ON")
+    try:
+        found = [decoded(text) or "" for (text,) in connection.execute(f"PRAGMA quick_check({of})")]
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        return _first_line(error)
+    return next((text for text in found if text.startswith(_OF_PAGES)), "")  # others are of values
+
+
+def _limits(connection: sqlite3.Connection, found: Schema) -> tuple[dict[str, int], dict[str, Lost]]:
+    """The last row before the first that cannot be read of each table that has such, 0 if that is the first; and what
+    is lost of each table of which a page is damaged."""
     limits: dict[str, int] = {}
-    lost = []
-    for table in sorted(tables):
+    damaged = {}
+    for table in sorted({*found.tables} - {*found.refused}):
         last = 0
         try:
             # The length of a value is known without the pages that it goes on in, its last byte is not.
             names = [name.decode("utf-8", "replace") for (_, name, *_) in connection.execute(_info(table))]
             ends = ", ".join(f'substr("{name}", -1)' for name in names)
             after = f"rowid > {MISSING}"  # as the columns are read: in damaged pages SQLite may find other rows without
-            rows_in_order = connection.execute(f'SELECT rowid, {ends} FROM "{table}" WHERE {after} ORDER BY rowid')
+            rows_in_order = connection.execute(
+                f'SELECT rowid, {ends} FROM "{table}" NOT INDEXED WHERE {after} ORDER BY rowid'
+            )
             for number, row in enumerate(rows_in_order):
                 if number and row[0] <= last:
                     last = 0  # no condition tells the rows before the first repeated one
                     raise sqlite3.DatabaseError(_REPEATED)
                 last = row[0]
+            evidence = f"{table} has damaged pages" if _wrong_pages(connection, f'"{table}"') else ""
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             limits[table] = last
-            lost.append(Lost(Loss.TABLES, 1, len(tables), f"{table} is damaged after {last:,} rows"))
-    return limits, lost
+            evidence = f"{table} is damaged after {last:,} rows"
+        if evidence:
+            damaged[table] = Lost(Loss.TABLES, 1, len(found.tables), evidence)
+    return limits, damaged
 
 
 def _info(table: str) -> str:
     return f'PRAGMA table_info("{table}")'
 
 
-def _refused(connection: sqlite3.Connection) -> dict[str, str]:
-    """Why tables are not read: views have no rows of their own, generated columns can make gigabytes of a file of some
-    kB, and where a column is called as the number of a row is, that cannot be asked for."""
-    views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
-    refused = {decoded(name) or "": _VIEW for (name,) in views}
-    computed = connection.execute(
-        "SELECT DISTINCT m.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
-        "WHERE m.type = 'table' AND c.hidden IN (2, 3)"
-    )
-    shadowed = connection.execute(
-        "SELECT DISTINCT m.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
-        "WHERE m.type = 'table' AND lower(c.name) = 'rowid' AND NOT (c.pk AND upper(c.type) = 'INTEGER')"
-    )
-    refused |= {decoded(name) or "": _SHADOWED for (name,) in shadowed}
-    return refused | {decoded(name) or "": _COMPUTED for (name,) in computed}
-
-
 def _count_refused(export: Export, pattern: str) -> None:
-    """Count tables that are called as `pattern` says and are not read as lost."""
-    for name in sorted(export.refused):
-        if re.fullmatch(pattern, name):
-            export.lost.append(Lost(Loss.TABLES, 1, None, f"{export.refused[name]}: {name}"))
+    """Count tables that are called as `pattern` says and are not read, or not whole, as lost."""
+    export.lost.extend(lost for name, lost in _lost_of(export).items() if re.fullmatch(pattern, name))
+
+
+def _lost_of(export: Export) -> dict[str, Lost]:
+    """What is lost of each table that is not read, or not whole, if it is needed."""
+    refused = {name: Lost(Loss.TABLES, 1, None, f"{why}: {name}") for name, why in sorted(export.refused.items())}
+    return {**refused, **export.damaged}
+
+
+def count_lost_columns(export: Export, table: str, names: Sequence[str]) -> None:
+    """Count the columns that a table lacks because their names are damaged, which others show."""
+    have = export.tables[table]
+    for name in names:
+        if name not in have and is_lost_column(name, have - {*names}, export.words.get(table, frozenset())):
+            export.lost.append(Lost(Loss.TABLES, 1, None, f"the name of {table}.{name} is damaged"))
+
+
+def unneeded(export: Export) -> list[str]:
+    """The note on damaged tables that were not asked for, after all others were."""
+    spared = [
+        name
+        for name, lost in _lost_of(export).items()
+        if lost not in export.lost and export.refused.get(name, DAMAGED) == DAMAGED
+    ]
+    more = f" and {len(spared) - _MOST_NAMED} more" if len(spared) > _MOST_NAMED else ""
+    named = ", ".join(spared[:_MOST_NAMED])
+    return [f"Damaged in the export, but not needed: {named}{more}."] if spared else []
 
 
 def _check_file(path: Path) -> None:
@@ -267,22 +319,35 @@ def _check_file(path: Path) -> None:
             )
 
 
-def _tables(path: Path, connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
-    """The columns of every table; TraceError if they are not those of an Nsight Systems export."""
-    tables: dict[str, set[str]] = {}
-    for table, column in connection.execute(
-        "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'"
-    ):
-        tables.setdefault(table.decode("utf-8", "replace"), set()).add(column.decode("utf-8", "replace"))
-    if "StringTable" in tables and any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in tables):
+def _schema(path: Path, connection: sqlite3.Connection, is_damaged: bool) -> Schema:
+    """What the tables of a file, or of a directory of Parquet, are; TraceError if they are none of an Nsight Systems
+    export."""
+    if path.suffix in parquet_export.SUFFIXES:
+        found = schema(connection, None, is_damaged)
+    else:
+        with files.opened(path) as file:
+            found = schema(connection, partial(_page, file), is_damaged)
+    if "StringTable" in found.tables and any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in found.tables):
         raise TraceError(f"{path} is a profile of nvprof, not an Nsight Systems export. Profile with nsys instead.")
-    if parquet_export.STRINGS not in tables:
-        names = ", ".join(sorted(tables)[:4]) or "none"
+    if parquet_export.STRINGS not in {*found.tables, *found.refused} and not is_damaged:
+        names = ", ".join(sorted(found.tables)[:4]) or "none"
         raise TraceError(
             f"{path} is an SQLite database, but not an Nsight Systems export (its tables: {names}). "
             "Give a file that `nsys export --type sqlite` wrote."
         )
-    return {name: frozenset(columns) for name, columns in tables.items()}
+    return found
+
+
+def _page(file: BinaryIO, number: int) -> bytes:
+    """The bytes of a page of a file; none of a page that is not there."""
+    file.seek(_PAGE_SIZE_AT)
+    size = int.from_bytes(file.read(2), "big")
+    size = 65536 if size == 1 else size
+    if not 0 < number < _MOST_PAGES:
+        return b""
+    file.seek((number - 1) * size)
+    content = file.read(size)
+    return content if len(content) == size else b""
 
 
 def tables_of(export: Export, *names: str) -> list[str]:
@@ -314,6 +379,7 @@ def integers(
     """
     # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
     # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
+    count_lost_columns(export, table, columns)
     have = [name for name in columns if name in export.tables[table]]
     texts_of = "".join(f'group_concat(ifnull("{name}", :missing)), ' for name in have)
     own = ", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)])
@@ -395,6 +461,8 @@ def select(table: T, rows: NDArray[np.bool_] | NDArray[np.int64]) -> T:
 def texts(export: Export, table: str, column: str, where: str = "") -> list[bytes | None]:
     """One text or binary column of a table, in the table's order; empty if the table has no such column."""
     if column not in export.tables.get(table, ()):
+        if table in export.tables:
+            count_lost_columns(export, table, [column])
         return []
     values = [value for (value,) in _fetched(export, _select(export, f'"{column}"', table, where))]
     return [value if isinstance(value, bytes | None) else str(value).encode() for value in values]
@@ -412,7 +480,8 @@ def _select(export: Export, what: str, table: str, where: str, after: str = "") 
     # In this order always, so that columns which were asked for one after the other fit together.
     limit = f"rowid <= {export.limits[table]}" if table in export.limits else ""
     conditions = [f"({condition})" for condition in (where, f"rowid > {after}" if after else "", limit) if condition]
-    return f'SELECT {what} FROM "{table}"{" WHERE " + " AND ".join(conditions) if conditions else ""} ORDER BY rowid'
+    only = " WHERE " + " AND ".join(conditions) if conditions else ""
+    return f'SELECT {what} FROM "{table}" NOT INDEXED{only} ORDER BY rowid'  # an index that is damaged gives other rows
 
 
 def strings(export: Export, ids: NDArray[np.int64], never_empty: bool = False) -> dict[int, str]:
@@ -420,6 +489,7 @@ def strings(export: Export, ids: NDArray[np.int64], never_empty: bool = False) -
 
     Those that do not are counted, and so are texts without a letter where they are `never_empty`.
     """
+    _count_refused(export, parquet_export.STRINGS)
     wanted_ids = np.sort(pd.unique(ids[ids != MISSING])).tolist()
     limit = f" AND rowid <= {export.limits[parquet_export.STRINGS]}" if parquet_export.STRINGS in export.limits else ""
     texts_by_id: dict[int, str] = {}
@@ -428,7 +498,7 @@ def strings(export: Export, ids: NDArray[np.int64], never_empty: bool = False) -
         chunk = ",".join(map(str, wanted_ids[at : at + _IDS_AT_ONCE]))
         for key, value in export.connection.execute(
             "SELECT id, CASE typeof(value) WHEN 'blob' THEN NULL ELSE value END "  # which no name is
-            f"FROM {parquet_export.STRINGS} WHERE id IN ({chunk}){limit}"
+            f"FROM {parquet_export.STRINGS} NOT INDEXED WHERE id IN ({chunk}){limit}"
         ):
             texts_by_id[key] = decoded(value) or ""
             nulls += value is None or (never_empty and not texts_by_id[key])
@@ -450,10 +520,11 @@ def rows(export: Export, table: str, *columns: str) -> list[tuple[object, ...]]:
     have = export.tables.get(table)
     if have is None:
         return []
+    count_lost_columns(export, table, columns)
     selected = ", ".join(f'"{name}"' if name in have else "NULL" for name in columns)
     of_bytes = " + ".join(f"(typeof(\"{name}\") = 'blob')" for name in columns if name in have) or "0"
     limit = f" WHERE rowid <= {export.limits[table]}" if table in export.limits else ""
-    found = _fetched(export, f'SELECT {of_bytes}, {selected} FROM "{table}"{limit}')
+    found = _fetched(export, f'SELECT {of_bytes}, {selected} FROM "{table}" NOT INDEXED{limit}')
     if damaged := sum(row[0] for row in found):
         evidence = f"{table} contains bytes where texts or numbers belong"
         export.lost.append(Lost(Loss.DETAILS, damaged, len(found), evidence))
@@ -463,11 +534,12 @@ def rows(export: Export, table: str, *columns: str) -> list[tuple[object, ...]]:
 def count_odd_types(export: Export, table: str, column: str, kinds: Sequence[str]) -> None:
     """Count the values of a column that are of none of these kinds of SQLite, nor NULL, where others are."""
     if column not in export.tables[table]:
+        count_lost_columns(export, table, [column])
         return
     right = ", ".join(f"'{kind}'" for kind in kinds)
     kind_of = f'typeof("{column}")'
     found = _fetched(export, _select(export, "rowid", table, f"{kind_of} NOT IN ({right}, 'null')"))
-    others = f'SELECT 1 FROM "{table}" WHERE {kind_of} IN ({right}) LIMIT 1'
+    others = f'SELECT 1 FROM "{table}" NOT INDEXED WHERE {kind_of} IN ({right}) LIMIT 1'
     if found and export.connection.execute(others).fetchone():
         evidence = f"{table}.{column} contains values that are no {' or '.join(kinds)}"
         export.lost.append(Lost(Loss.DETAILS, len(found), None, evidence))
@@ -475,7 +547,7 @@ def count_odd_types(export: Export, table: str, column: str, kinds: Sequence[str
 
 def has_rows(export: Export, table: str) -> bool:
     """Whether a table holds anything."""
-    return export.connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None
+    return export.connection.execute(f'SELECT 1 FROM "{table}" NOT INDEXED LIMIT 1').fetchone() is not None
 
 
 def _first_line(error: sqlite3.Error | UnicodeDecodeError) -> str:

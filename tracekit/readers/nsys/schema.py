@@ -1,0 +1,248 @@
+"""The schema of an SQLite database: which of its tables hold together, and which are damaged.
+
+SQLite refuses a database of which one definition is damaged, and needs none but those of the tables that it is asked
+for; `PRAGMA writable_schema = ON` makes it leave out those that it cannot read, and no longer compare names, so that
+is done here (https://www.sqlite.org/pragma.html#pragma_writable_schema). Neither way it sees that a definition has
+fewer columns than the rows, as after a comment that lost its end, so that each value stands in another column. Records
+and pages are laid out as https://www.sqlite.org/fileformat2.html says.
+"""
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracekit.readers.losses import Lost
+from tracekit.vocabulary.losses import Loss
+
+VIEW = "a view, not a table"
+COMPUTED = "columns that are computed, not stored"
+SHADOWED = "a column of its own called rowid"
+DAMAGED = "its definition is damaged"
+
+_TABLE = re.compile(
+    r"""\s*CREATE\s+TABLE\s+(?:"((?:[^"]|"")*)"|'((?:[^']|'')*)'|\[([^\]]*)\]|`((?:[^`]|``)*)`|([^\s("'\[`]+))""",
+    re.IGNORECASE,
+)
+# What a page of a table begins with: one of rows, and one of other pages.
+_ROWS, _PAGES = 13, 5
+_INNER = (bytes([_PAGES]), b"\2")  # of a table and of an index
+_FILE_HEADER, _DEEPEST = 100, 20
+_NOTHING = np.zeros(0, np.int64)
+# How PRAGMA table_xinfo tells computed columns, of which the first are not in the rows.
+_VIRTUAL, _STORED = 2, 3
+
+Page = Callable[[int], bytes]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of each table and the words of their types, why some tables are not read, what else is lost, and
+    whether there are pages of a table that is not in it."""
+
+    tables: Mapping[str, frozenset[str]]
+    words: Mapping[str, frozenset[str]]
+    refused: Mapping[str, str]
+    lost: Sequence[Lost]
+    is_without_table: bool
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A row of the schema: its type, its name, that of its table, the page that its rows begin at, and the name of the
+    table that its text declares, None of anything else."""
+
+    kind: str | None
+    name: str | None
+    table: str | None
+    root: object
+    declared: str | None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether SQLite may take it for a table, or it was one before its text was damaged: views and triggers have no
+        rows, and indices are not called as their tables are."""
+        return self.declared is not None or (self.kind == "table" and _is_page(self.root) and self.name == self.table)
+
+    @property
+    def known(self) -> str | None:
+        """The name that at least two of its three places tell."""
+        names = Counter(name for name in (self.declared, self.name, self.table) if name)
+        return next((name for name, count in names.most_common(1) if count > 1), None)
+
+
+def schema(connection: sqlite3.Connection, page: Page | None, is_damaged: bool) -> Schema:
+    """The schema of a database, of which `page` gives the bytes of a page, where it is in a file.
+
+    Where SQLite leaves out what it cannot read (`is_damaged`), a table is read if the places that tell its name agree,
+    or two of them with its text, and no other one tells it. Two tables never share their rows: of those that seem to,
+    the one is read whose columns are as many as the values there.
+    """
+    entries, lost = _entries(connection, is_damaged)
+    refused = {entry.name: VIEW for entry in entries if entry.kind == "view" and entry.name and not entry.is_table}
+    own = [entry for entry in entries if entry.is_table]
+    times = Counter(name.lower() for entry in own for name in {entry.known, entry.declared} if name)
+    tables: dict[str, frozenset[str]] = {}
+    words: dict[str, frozenset[str]] = {}
+    roots: dict[object, list[str]] = {}
+    fitting = set()
+    for entry in own:
+        name = entry.known
+        if name is None:
+            lost.append(Lost(Loss.TABLES, 1, len(own), "of which the schema does not tell the name"))
+        columns = _columns(connection, name) if name and name == entry.declared and times[name.lower()] == 1 else []
+        if name is None or not columns or not _is_page(entry.root):
+            refused |= {each: DAMAGED for each in (name, entry.name, entry.table, entry.declared) if each}
+            continue
+        tables[name] = frozenset(column for column, *_ in columns)
+        words[name] = frozenset(word for _, kind, *_ in columns for word in kind.split())
+        roots.setdefault(entry.root, []).append(name)
+        stored = sum(hidden != _VIRTUAL for *_, hidden in columns)
+        values = _values(page, entry.root) if page else None
+        if values == stored:
+            fitting.add(name)
+        if values is not None and values > stored:
+            refused[name] = DAMAGED
+        elif any(hidden in (_VIRTUAL, _STORED) for *_, hidden in columns):
+            refused[name] = COMPUTED
+        elif any(column.lower() == "rowid" and not is_number for column, _, is_number, _ in columns):
+            refused[name] = SHADOWED
+    for names in roots.values():
+        if len(names) > 1:
+            right = [name for name in names if name in fitting]
+            refused |= {name: DAMAGED for name in names if [name] != right}
+    return Schema(tables, words, refused, lost, bool(page and _is_without_table(page, entries)))
+
+
+def is_lost_column(name: str, columns: frozenset[str], words: frozenset[str]) -> bool:
+    """Whether the name of a column that a table lacks was damaged: a letter of it became another, or a blank beside it
+    one more, or a word before it, so that it became the type of that."""
+    return name in words or any(_is_near(name, column) for column in columns)
+
+
+def _is_near(name: str, other: str) -> bool:
+    if len(other) == len(name) + 1:
+        return name in (other[:-1], other[1:])
+    return len(other) == len(name) and sum(map(str.__ne__, name, other)) == 1
+
+
+def _is_without_table(page: Page, entries: Sequence[_Entry]) -> bool:
+    """Whether there are pages of rows that no entry of the schema leads to, as SQLite itself only tells where there are
+    no views."""
+    head = page(1)
+    count = _number(head, 28, 4)
+    if not head or _number(head, 52, 4) or count >= _PAGES << 24:  # then other pages may begin as those of rows do
+        return False
+    reached = np.zeros(count + 1, bool)
+    reached[:2] = True
+    for root in [1, *(entry.root for entry in entries if isinstance(entry.root, int) and 1 < entry.root <= count)]:
+        reached[root] = True
+        level = np.array([root])
+        for _ in range(_DEEPEST):
+            level = np.concatenate([_NOTHING, *(_below(page(number), number) for number in level.tolist())])
+            level = np.unique(level[(level > 0) & (level <= count)])
+            level = level[~reached[level]]  # pages that hold each other are looked at once
+            reached[level] = True
+            if not len(level) or page(int(level[0]))[:1] not in _INNER:  # all leaves are as deep as the first
+                break
+    free = _number(head, 32, 4)
+    for _ in range(count):
+        if not 0 < free <= count or reached[free]:
+            break
+        trunk = page(free)
+        leaves = np.frombuffer(trunk, ">u4")[2 : 2 + _number(trunk, 4, 4)]
+        reached[free] = reached[leaves[leaves <= count]] = True
+        free = _number(trunk, 0, 4)
+    return any(page(number)[:1] in (bytes([_ROWS]), bytes([_PAGES])) for number in np.flatnonzero(~reached).tolist())
+
+
+def _below(content: bytes, number: int) -> NDArray[np.int64]:
+    """The pages below one of a table or an index, none below one of rows."""
+    at = _FILE_HEADER if number == 1 else 0
+    if content[at : at + 1] not in _INNER:
+        return _NOTHING
+    cells = min(_number(content, at + 3, 2), (len(content) - at - 12) // 2)
+    places = np.frombuffer(content, ">u2", cells, at + 12).astype(np.int64)
+    numbers = np.frombuffer(content, np.uint8)[np.minimum(places[:, None], len(content) - 4) + np.arange(4)]
+    return np.append(numbers @ (1 << np.array([24, 16, 8, 0])), _number(content, at + 8, 4))
+
+
+def _entries(connection: sqlite3.Connection, is_damaged: bool) -> tuple[list[_Entry], list[Lost]]:
+    """The rows of the schema, and that it breaks off, where it `is_damaged`."""
+    entries: list[_Entry] = []
+    try:
+        for row in connection.execute("SELECT type, name, tbl_name, rootpage, sql FROM sqlite_master ORDER BY rowid"):
+            kind, name, table, root, sql = (_text(value) if isinstance(value, bytes) else value for value in row)
+            match = _TABLE.match(sql) if isinstance(sql, str) else None
+            declared = (
+                next((re.sub(r"([\"'`])\1", r"\1", each) for each in match.groups() if each), None) if match else None
+            )
+            kind, name, table = (each if isinstance(each, str) else None for each in (kind, name, table))
+            entries.append(_Entry(kind, name, table, root, declared))
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        if not is_damaged:
+            raise
+        return entries, [Lost(Loss.TABLES, 1, None, f"the schema is damaged after {len(entries):,} entries")]
+    return entries, []
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _is_page(root: object) -> bool:
+    """Whether rows may begin at a page of that number; at the first the schema does."""
+    return isinstance(root, int) and root > 1
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[str, str, bool, int]]:
+    """The name and type of each column of a table, whether it is the number of the row, and how it is hidden."""
+    query = "SELECT name, type, pk AND upper(type) = 'INTEGER', hidden FROM pragma_table_xinfo(?)"
+    found = connection.execute(query, (table,))
+    return [(_text(name), _text(kind), bool(is_number), hidden) for name, kind, is_number, hidden in found]
+
+
+def _values(page: Page, root: object) -> int | None:
+    """How many values the rows of the table whose pages begin at `root` have, None if that cannot be told: those of the
+    shortest in the first page with rows."""
+    number = root if isinstance(root, int) else 0
+    for _ in range(_DEEPEST):
+        content = page(number)
+        if not content or content[0] not in (_ROWS, _PAGES):
+            return None
+        at, cells = 8 if content[0] == _ROWS else 12, _number(content, 3, 2)
+        places = [_number(content, at + 2 * cell, 2) for cell in range(min(cells, len(content) // 2))]
+        if content[0] == _ROWS:
+            return min(filter(None, (_values_at(content, place) for place in places)), default=None)
+        number = _number(content, places[0] if places else 8, 4)
+    return None
+
+
+def _values_at(content: bytes, place: int) -> int | None:
+    """How many values the row at a place of a page has, None if that is not in this page."""
+    payload, at = _varint(content, place)
+    _, at = _varint(content, at)
+    length, first = _varint(content, at)
+    # What a row has at least of its own page, where it goes on in others.
+    here = payload if payload <= len(content) - 35 else (len(content) - 12) * 32 // 255 - 23
+    if not 0 < length <= here or at + length > len(content):
+        return None
+    return sum(byte < 0x80 for byte in content[first : at + length])
+
+
+def _number(content: bytes, at: int, width: int) -> int:
+    return int.from_bytes(content[at : at + width], "big")
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """A number of 7 bits a byte at a place of a page, and the place behind it."""
+    value = 0
+    for byte in content[at : at + 8]:
+        value, at = value << 7 | byte & 0x7F, at + 1
+        if byte < 0x80:
+            return value, at
+    return value << 8 | _number(content, at, 1), at + 1
