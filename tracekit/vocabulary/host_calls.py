@@ -6,6 +6,7 @@ Python.
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -439,8 +440,11 @@ def activity_of(name: str) -> Activity | None:
     shows no wait of the thread that launches.
     """
     lowered = name.lower()
-    if not any(hint in lowered for hint in _HINTS):
-        return None
+    return _activity_of(name) if any(hint in lowered for hint in _HINTS) else None
+
+
+@lru_cache(2**17)  # four analyses ask for each name; with fewer places than a file has names none would be found again
+def _activity_of(name: str) -> Activity | None:
     return next((what for what, pattern in _ACTIVITIES if pattern.search(name)), None)
 
 
