@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import by_label, distinct, frame, labels, places_of, rising
+from tracekit.columns import by_label, distinct, frame, labels, places_of, rising, texts_at
 from tracekit.devices import is_known, natural, type_of
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows
@@ -466,6 +466,5 @@ def _idle(rows: Rows, device: int, time_ps: int) -> str:
 
 def _names(rows: Rows, at: Column) -> list[str]:
     """What some rows are called: their HLO op, else their name."""
-    names, ops = rows.labels("name"), rows.labels("hlo_op")
-    codes = zip(rows.codes_at("hlo_op", at).tolist(), rows.codes_at("name", at).tolist(), strict=True)
-    return [(ops[op] if op >= 0 else "") or names[name] for op, name in codes]
+    ops, names = (texts_at(rows.events[column].array, rows.at[at]) for column in ("hlo_op", "name"))
+    return [op or name for op, name in zip(ops, names, strict=True)]

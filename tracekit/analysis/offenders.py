@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.columns import distinct_beside, frame, labels, largest
+from tracekit.columns import distinct_beside, frame, labels, largest, texts_at
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
@@ -195,14 +195,15 @@ def _costs(rows: Rows, unions: Unions, exposed_rows: Exposed, gaps: pd.DataFrame
     costly = np.flatnonzero(exposed_rows.cost)
     places = exposed_rows.row[costly]
     directions = [*DIRECTION_DTYPE.categories, None]
-    names, name_labels = _names(rows, places)
+    names = _name_codes(rows, places)
     direction = rows.codes_at("direction", places) % len(directions)
     code, keys = pd.factorize((names * len(directions) + direction) * len(KINDS) + rows.kind[places])
     whats: dict[_What, int] = {}
     renamed = np.zeros(len(keys), np.int64)
-    for place, key in enumerate(keys.tolist()):
-        remainder, kind = divmod(key, len(KINDS))
-        group = (KINDS[kind], directions[remainder % len(directions)], stem(name_labels[remainder // len(directions)]))
+    remainder, kind = np.divmod(keys, len(KINDS))
+    name, way = np.divmod(remainder, len(directions))
+    for place, of_key in enumerate(zip(kind.tolist(), way.tolist(), _texts(rows, name), strict=True)):
+        group = KINDS[of_key[0]], directions[of_key[1]], stem(of_key[2])
         renamed[place] = whats.setdefault(group, len(whats))
 
     numbers = {device: number for number, device in enumerate(rows.devices) if device in unions.devices}
@@ -225,14 +226,23 @@ def _costs(rows: Rows, unions: Unions, exposed_rows: Exposed, gaps: pd.DataFrame
     )
 
 
-def _names(rows: Rows, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
-    """What the rows at some places are called, as a place in the labels: their HLO op, which says more than the kernel
-    that it started, or else their name."""
-    ops = rows.labels("hlo_op")
+def _name_codes(rows: Rows, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What the rows at some places are called, as numbers that `_texts` knows: their HLO op, which says more than the
+    kernel that it started, or else, behind all ops, their name."""
     code = rows.codes_at("hlo_op", places)
     has_no_op = code < 0
-    code[has_no_op] = len(ops) + rows.codes_at("name", places[has_no_op])
-    return code, [*ops, *rows.labels("name")]
+    code[has_no_op] = len(rows.events["hlo_op"].cat.categories) + rows.codes_at("name", places[has_no_op])
+    return code
+
+
+def _texts(rows: Rows, codes: NDArray[np.int64]) -> list[str]:
+    """The names with these codes; of 600,000 ops a list of all takes 36 MB."""
+    ops, names = (rows.events[column].cat.categories for column in ("hlo_op", "name"))
+    is_op = codes < len(ops)
+    texts = np.empty(len(codes), object)
+    texts[is_op] = ops.take(codes[is_op]).to_numpy(object)
+    texts[~is_op] = names.take(codes[~is_op] - len(ops)).to_numpy(object)
+    return texts.tolist()
 
 
 def _groups(costs: _Costs, rows: Rows, unions: Unions) -> pd.DataFrame:
@@ -358,7 +368,11 @@ def _values_at(column: pd.Series, places: NDArray[np.int64]) -> NDArray[Any]:
     """The values at these places; None where null or the place is -1."""
     if not len(column):
         return np.full(len(places), None)
-    values: NDArray[Any] = column.iloc[np.maximum(places, 0)].astype(object).to_numpy(copy=True)
+    at = np.maximum(places, 0)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        values: NDArray[Any] = texts_at(column.array, at)
+    else:
+        values = column.iloc[at].astype(object).to_numpy(copy=True)
     values[(places < 0) | pd.isna(values)] = None
     return values
 
@@ -481,6 +495,7 @@ def busiest_names(
     first = np.searchsorted(owner, np.arange(len(device) + 1))
     is_placed = np.array([name in unions.devices for name in rows.devices], bool)
     busiest: list[str | None] = []
+    stems: dict[int, str] = {}
     for place, own_device in enumerate(device.tolist()):
         own_parts = parts[first[place] : first[place + 1]]
         time: dict[str, int] = {}
@@ -489,13 +504,14 @@ def busiest_names(
             is_other[own_device] = False
             rows_between = np.flatnonzero((rows.end > own_parts[0, 0]) & (rows.start < own_parts[-1, 1]))
             rows_between = rows_between[is_other[rows.device[rows_between]]]
-            names, name_labels = _names(rows, rows_between)
-            distinct_labels, label_of_row = np.unique(names, return_inverse=True)
+            distinct_names, name_of_row = np.unique(_name_codes(rows, rows_between), return_inverse=True)
             spans = iv.intervals(rows.start[rows_between], rows.end[rows_between])
-            lengths = iv.sums(iv.within(own_parts, spans), label_of_row, len(distinct_labels))
-            for code, ps in zip(distinct_labels.tolist(), lengths, strict=True):
-                name_stem = stem(name_labels[code])
-                time[name_stem] = time.get(name_stem, 0) + ps
+            lengths = iv.sums(iv.within(own_parts, spans), name_of_row, len(distinct_names))
+            codes = distinct_names.tolist()
+            if new := [code for code in codes if code not in stems]:
+                stems.update(zip(new, map(stem, _texts(rows, np.array(new))), strict=True))
+            for code, ps in zip(codes, lengths, strict=True):
+                time[stems[code]] = time.get(stems[code], 0) + ps
         name, ps = min(time.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
         busiest.append(name if ps else None)
     return busiest
