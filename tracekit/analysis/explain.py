@@ -95,6 +95,8 @@ ANALYSES = (
 )
 
 
+# More names than a program of a hundred thousand instructions has.
+_MANY_NAMES = 1 << 15
 # What these held beside their result would else stay with the process until all are done.
 _HOLD_MOST = ("critical_path", "host_api")
 
@@ -162,9 +164,10 @@ def threads(timeline: Timeline) -> int:
 
     Of few devices compiled loops take most of the time, and hold no lock of Python. Of many it is Python itself: two
     threads wait for each other, and both hold what they need meanwhile. A thousand hosts took as long, and 64 hosts of
-    100,000 events 24 s and 3.0 GB where one thread takes 28 s and 2.2 GB.
+    100,000 events 24 s and 3.0 GB where one thread takes 28 s and 2.2 GB. So it is of very many names.
     """
-    return 1 if sum(timeline.rows.placed) > FEW else 2
+    rows = timeline.rows
+    return 1 if sum(rows.placed) > FEW or len(rows.events["name"].cat.categories) > _MANY_NAMES else 2
 
 
 def tasks(timeline: Timeline, whole: Timeline | None = None) -> list[Task]:

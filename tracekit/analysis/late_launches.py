@@ -68,9 +68,11 @@ def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
     between = idle_intervals(timeline, gaps)
     gap = np.searchsorted(between.interval, gaps["interval"].to_numpy()[pieces])
     waited = call_of_gaps(timeline, between, waiting_calls(timeline))[gap] >= 0
+    launch = between.launch[gap]
+    del between, gap, pieces  # 80 bytes a gap, which the times of the threads would stand beside
     sums = dict.fromkeys(("after_wait_ps", "launching_ps", "copying_ps", "allocating_ps"), 0)
     by_call: dict[str, dict[str, int]] = {"copying_ps": {}, "allocating_ps": {}}
-    for at, thread in _threads(timeline, between.launch[gap]):
+    for at, thread in _threads(timeline, launch):
         own = late[at]
         allocating = iv.union(*thread.allocations.values())
         copying = iv.difference(iv.union(*thread.copies.values()), allocating)

@@ -208,19 +208,22 @@ def _with_split_stretches(graph: Graph, paths: Paths, keeps: NDArray[np.bool_]) 
     is_stretch = paths.part == Part.HOST_UNRECORDED
     stretches = np.flatnonzero(is_stretch)
     flow = graph.flow[paths.node[stretches]]
-    part_of = np.array([_PART_OF[doing] for doing in Doing])
-    splits = [np.zeros((0, 4), np.int64)]
+    part_of = np.array([_PART_OF[doing] for doing in Doing], np.int8)
+    none = np.zeros(0, np.int64)
+    splits = [(none, part_of[:0], none, none)]
     for number in np.unique(flow).tolist():
         places = stretches[flow == number]
         places = places[np.argsort(paths.start[places], kind="stable")]
         place, doing, start, end = graph.host_times[number].split(paths.start[places], paths.end[places])
-        splits.append(np.column_stack([places[place], part_of[doing], start, end]))
-    place, part, start, end = np.concatenate(splits).T
+        splits.append((places[place], part_of[doing], start, end))
+    place, part, start, end = (np.concatenate(column) for column in zip(*splits, strict=True))
+    del splits, flow, stretches  # of millions of pieces, few columns are held at once
     parts = paths.parts.copy()
     parts[:, Part.HOST_UNRECORDED] = 0
     np.add.at(parts, (paths.step[place], part), end - start)
     of_kept = keeps[paths.step[place]]
-    place, part, start, end = place[of_kept], part[of_kept], start[of_kept], end[of_kept]
+    if not of_kept.all():
+        place, part, start, end = place[of_kept], part[of_kept], start[of_kept], end[of_kept]
     step = np.append(paths.step[~is_stretch], paths.step[place])
     start = np.append(paths.start[~is_stretch], start)
     order = np.lexsort((-start, step))
@@ -229,7 +232,7 @@ def _with_split_stretches(graph: Graph, paths: Paths, keeps: NDArray[np.bool_]) 
         paths.of_op,
         step[order],
         np.append(paths.node[~is_stretch], paths.node[place])[order],
-        np.append(paths.part[~is_stretch], part.astype(np.int8))[order],
+        np.append(paths.part[~is_stretch], part)[order],
         start[order],
         np.append(paths.end[~is_stretch], end)[order],
     )
