@@ -24,6 +24,7 @@ from tracekit.columns import (
     places_of,
     records,
     rising,
+    texts_at,
 )
 from tracekit.errors import TraceError
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, KIND_DTYPE, Trace
@@ -267,3 +268,17 @@ def test_a_change_of_a_frame_without_rows_is_of_that_one_alone():
     first["more"] = 0
     second = frame(wanted)
     assert (list(second), len(second), list(second["name"].cat.categories)) == ([*wanted], 0, [])
+
+
+@pytest.mark.parametrize(
+    ("texts", "places", "there"),
+    [
+        (["b", None, "a", "b"], [3, 1, 0], ["b", None, "b"]),
+        (["b", "a"], [1, 1], ["a", "a"]),
+        ([None, None], [0, 1], [None, None]),
+        (["a", None], [], []),
+    ],
+)
+def test_the_texts_in_some_places_are_those_that_stand_there(texts, places, there):
+    column = frame({"name": "category"}, {"name": texts})["name"].array
+    assert texts_at(column, np.array(places, np.int64)).tolist() == there
