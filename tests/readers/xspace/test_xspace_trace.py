@@ -15,7 +15,6 @@ from tracekit.readers import read, xspace
 from tracekit.readers.xspace import xspace_file, xspace_trace
 from tracekit.trace import FRAME_COLUMNS
 
-
 # What a profiler writes last: a file with it is not cut.
 SESSION = 'planes { name: "Task Environment" }'
 
