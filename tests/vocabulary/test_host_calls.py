@@ -30,6 +30,7 @@ from tracekit.vocabulary.host_calls import (
     stands_aside,
     step_number,
     sync_call,
+    tells_of_recording,
 )
 
 SYNC_CALLS = {
@@ -389,6 +390,27 @@ def recorded(*calls: tuple[str, int]) -> list[bool]:
 def test_what_a_stream_captures_is_recorded_whatever_the_thread():
     calls = ("cudaStreamBeginCapture", 0), ("Memset", 0), ("Memset", 1), ("cudaStreamEndCapture", 0), ("Memset", 0)
     assert recorded(*calls) == [True, True, True, False, False]
+
+
+def test_the_end_of_a_capture_that_began_before_the_profile_ends_no_other():
+    calls = ("cudaStreamEndCapture", 0), ("Memset", 0), ("cudaStreamBeginCapture", 0), ("Memset", 0)
+    assert recorded(*calls) == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "tells"),
+    [
+        ("cudaStreamBeginCapture_v10000", True),
+        ("cudaStreamIsCapturing_v10000", True),
+        ("cudaThreadExchangeStreamCaptureMode_v10010", True),
+        ("hipGraphCreate", True),
+        ("cuGraphAddKernelNode", True),
+        ("cudaGraphLaunch", False),
+        ("cudaStreamSynchronize", False),
+    ],
+)
+def test_calls_by_which_graphs_are_recorded_are_known(name, tells):
+    assert tells_of_recording(name) == tells
 
 
 def test_what_xla_builds_a_graph_of_is_recorded_on_its_thread_until_the_nodes_are_added():

@@ -56,7 +56,7 @@ def lost_launches(rows: Rows, launch: Column, syncs: Callable[[], Syncs], trace:
     """Launches that have run and of which no device has a row, by host (LOST_COLUMNS), where they are too many to be
     the profile's edge; the arguments are as `run_until` has them, and `syncs` is asked where that is needed.
 
-    On a host of which no launch has a row, all count. Launches that were recorded into a graph did not run at all.
+    Of a process of which no launch has a row, all count. Launches that were recorded into a graph did not run at all.
     """
     data = []
     calls, events = trace.launches, trace.events
@@ -68,6 +68,7 @@ def lost_launches(rows: Rows, launch: Column, syncs: Callable[[], Syncs], trace:
     host_of_call = calls["host"].cat.codes.to_numpy()
     if np.bincount(host_of_call[is_unanswered], minlength=1).max() < _FEWEST_LAUNCHES:
         return frame(LOST_COLUMNS)
+    process = calls["process"].cat.codes.to_numpy()
     thread, _ = distinct(*(calls[name].cat.codes.to_numpy().astype(np.int64) for name in ("process", "thread")))
     start = calls["start_ps"].to_numpy()
     hosts = calls["host"].cat.categories
@@ -89,7 +90,8 @@ def lost_launches(rows: Rows, launch: Column, syncs: Callable[[], Syncs], trace:
             continue
         if until is None:
             until = run_until(rows, launch, calls, syncs(), trace.syncs)
-        lost = int((~answered & (start[at] <= until[at])).sum()) if answered.any() else len(at)
+        has_run = (start[at] <= until[at]) | ~np.isin(process[at], process[at[answered]])
+        lost = int((~answered & has_run).sum())
         total = int(answered.sum()) + lost
         if lost >= _FEWEST_LAUNCHES and lost > REMAINDER * total:
             data.append((str(host), lost, total))

@@ -93,6 +93,7 @@ _HIP_LAUNCH = re.compile(r"hip\w*Launch(?!HostFunc)")
 _KERNEL_LAUNCH = re.compile(r"(?:cuda|cu|hip)Launch(?:Cooperative)?Kernel")
 _MEMSET = re.compile(r"(?:cuda|cu|hip)Memset")
 _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
+_OF_RECORDING = re.compile(r"(?:cu|cuda|hip)(?:Graph(?:Create|Add)|(?:ThreadExchange)?Stream\w*Captur)")
 _GRAPH_BUILDING = re.compile(r"(?:cu|cuda|hip)Graph(Create|Add|Instantiate|Launch|Exec|Destroy)")
 # cudaMalloc, cudaMallocHost, cudaHostAlloc, cudaHostRegister, cuMemAlloc_v2, cuMemHostAlloc, hipHostMalloc, hipMalloc.
 _ALLOCATION = re.compile(r"(cuda|cu|hip)(Ext)?(Malloc|HostM?[Aa]lloc|(Mem)?HostRegister|Mem(Host)?Alloc)")
@@ -261,6 +262,12 @@ def begins_capture(name: str) -> bool:
     """Whether what a stream is given after a call of this name goes into a graph, and starts nothing."""
     match = _CAPTURE.match(name)
     return bool(match and match[1] == "Begin")
+
+
+def tells_of_recording(name: str) -> bool:
+    """Whether a call of this name is one of those by which graphs are recorded, or asks whether one is: where any is in
+    a file, so are the others."""
+    return bool(_OF_RECORDING.match(name))
 
 
 def copies_synchronously(name: str) -> bool:
@@ -493,6 +500,7 @@ def _captured(start: Column, edge: Column) -> Mask:
         return np.zeros(len(start), bool)
     at = at[np.argsort(start[at], kind="stable")]
     depth = np.append(0, np.cumsum(edge[at]))
+    depth -= np.minimum.accumulate(depth)  # what began before the profile ends nothing else
     inside: Mask = depth[np.searchsorted(start[at], start, side="right")] > 0
     return inside
 

@@ -1,5 +1,6 @@
 """Nsight Systems exports: kernels, copies, graphs and launches of every schema version, and a real export."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.readers.nsys.exports import Tables, rows, tid
+from tracekit.analysis.completeness import completeness
 from tracekit.readers import nsys
 from tracekit.readers.nsys import sqlite_export
+from tracekit.timeline.timeline import timeline_of
 
 
 @pytest.fixture
@@ -151,6 +154,96 @@ def test_launches_are_the_calls_that_started_a_row(read):
         ["python3/1", "cudaLaunchKernel", 0, 10_000, 5]
     ]
     assert rows(trace.events, "start_ps", "correlation_id") == [[40_000, 5]]
+
+
+def one_launch() -> Tables:
+    """A kernel and the call that launched it, from 10 to 20, which did not fail."""
+    return Tables().kernel("k", 50, 60, correlationId=1).call("cudaLaunchKernel_v7000", 10, 20, 1)
+
+
+def captured(tables: Tables, process: int) -> Tables:
+    """The same, with a stream of a process that captures from 30 to 40."""
+    begin, end = ("cudaStreamBeginCapture_v10000", 30, 31, 8), ("cudaStreamEndCapture_v10000", 39, 40, 9)
+    return tables.call(*begin, process=process).call(*end, process=process)
+
+
+def graphs(tables: Tables) -> Tables:
+    """The same, with the launch of a graph that has a row."""
+    return tables.kernel("node", 70, 80, correlationId=7).call("cudaGraphLaunch", 60, 61, 7)
+
+
+def copied(tables: Tables) -> Tables:
+    """The same, with a copy that has a row."""
+    return tables.copy(1, 70, 80, correlationId=2).call("cudaMemcpy", 21, 22, 2)
+
+
+KERNEL = ("cudaLaunchKernel", 32, 33, 5)
+
+
+@pytest.mark.parametrize(
+    ("tables", "call", "is_kept"),
+    [
+        (one_launch(), KERNEL, True),
+        (one_launch(), ("cuLaunchKernelEx", 32, 33, 5), True),
+        (one_launch(), ("cudaMalloc", 32, 33, 5), False),
+        (one_launch(), ("cudaLaunchHostFunc", 32, 33, 5), False),
+        # Sorts of calls of which none has a row; of a table that is lost `count_lost_tables` tells.
+        (one_launch(), ("cudaMemcpyAsync", 32, 33, 5), False),
+        (one_launch(), ("cudaGraphLaunch", 32, 33, 5), False),
+        (copied(one_launch()), ("cudaMemcpyAsync", 32, 33, 5), True),
+        # The runtime's call around the driver's, and the driver's in the runtime's, where each has an id of its own.
+        (one_launch(), ("cuLaunchKernel", 12, 15, 5), False),
+        (one_launch(), ("cudaLaunchKernel", 9, 21, 5), False),
+        (one_launch(), ("cuLaunchKernel", 12, 15, 5, 7, 2), True),
+        (captured(one_launch(), 7), KERNEL, False),
+        (captured(one_launch(), 7), ("cudaLaunchKernel", 42, 43, 5), True),
+        (captured(one_launch(), 8), KERNEL, True),
+        # What is launched into a graph may be seen to be so, or not.
+        (graphs(one_launch()), KERNEL, False),
+        (graphs(one_launch()), ("cudaGraphLaunch", 32, 33, 5), True),
+        (graphs(one_launch()).call("cudaStreamIsCapturing", 5, 6, 6), KERNEL, True),
+        # A row that does not tell its call may be that of this one; what the driver moved has none.
+        (one_launch().kernel("k", 70, 80), KERNEL, False),
+        (one_launch().copy(11, 70, 80), KERNEL, True),
+    ],
+)  # fmt: skip
+def test_a_call_that_should_have_started_a_row_and_has_none_is_a_launch(read, tables, call, is_kept):
+    tables = copy.deepcopy(tables).call(*call)
+    ids = read(tables).launches["correlation_id"].tolist()
+    assert (5 in ids, 1 in ids) == (is_kept, True)
+
+
+@pytest.mark.parametrize(("value", "is_kept"), [(0, True), (None, True), (700, False)])
+def test_a_launch_that_failed_has_no_row_to_lose(read, value, is_kept):
+    tables = one_launch().call(*KERNEL)
+    for row, returned in zip(tables.rows["CUPTI_ACTIVITY_KIND_RUNTIME"], (0, value), strict=True):
+        row["returnValue"] = returned
+    assert (5 in read(tables).launches["correlation_id"].tolist()) == is_kept
+
+
+@pytest.mark.parametrize(
+    ("is_gone", "lost"),
+    [
+        (lambda process, number: number % 2 == 0, [(100, 200)]),
+        (lambda process, number: process == 8, [(100, 200)]),
+        (lambda process, number: 10 < number < 50 and process == 7, [(39, 200)]),
+        # Whatever had not run yet when the profile ended, and less than a twentieth of all.
+        (lambda process, number: number > 60, []),
+        (lambda process, number: number < 4, []),
+        (lambda process, number: False, []),
+    ],
+)
+def test_kernels_whose_rows_are_gone_are_counted_as_lost(read, is_gone, lost):
+    tables = Tables()
+    for process in (7, 8):
+        for number in range(100):
+            at = 1000 * number
+            tables.call("cudaLaunchKernel", at, at + 10, number + 1, process)
+            if not is_gone(process, number):
+                on = {"deviceId": process - 7, "correlationId": number + 1}
+                tables.kernel("k", at + 100, at + 900, process, **on)
+    losses = completeness(timeline_of(read(tables))).losses
+    assert [(row.lost, row.total) for row in losses.itertuples() if row.what == "launched work"] == lost
 
 
 def test_equal_correlation_ids_of_two_processes_do_not_join(read):

@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import distinct
+from tracekit.columns import categorical, distinct, places_of
 from tracekit.devices import MOST_NUMBER
 from tracekit.intervals import sum_exactly
 from tracekit.readers import repeats
 from tracekit.readers.losses import Lost
+from tracekit.readers.nested import innermost
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import (
     MISSING,
@@ -37,11 +38,16 @@ from tracekit.vocabulary.host_calls import (
     asks_if_done,
     begins_capture,
     copies_memory,
+    launches,
     launches_a_kernel,
+    launches_graph,
+    launches_host_function,
+    recorded_into_graph,
     records_event,
     sets_memory,
     stands_aside,
     sync_call,
+    tells_of_recording,
 )
 from tracekit.vocabulary.kinds import UNNAMED_KERNEL, Kind
 from tracekit.vocabulary.losses import Loss
@@ -56,6 +62,8 @@ _GRAPHS = (f"{_ACTIVITY}GRAPH_TRACE",)
 _CALLS = (f"{_ACTIVITY}RUNTIME", f"{_ACTIVITY}DRIVER")
 # Which calls start the work of these tables. While a graph is captured, calls start nothing.
 _STARTING = ((launches_a_kernel, _KERNELS), (copies_memory, _COPIES), (sets_memory, _SETS))
+# What a call asks a device for; of old APIs (`cudaLaunch`) and new ones (`cuMemcpyBatchAsync`) something else.
+_SORTS = (launches_graph, launches_a_kernel, copies_memory, sets_memory, launches)
 # Calls that fail, or copy no bytes, start nothing either.
 _FEWEST_CALLS = 3
 # Tables with times that are no work of a device: waits, events, the profiler's own work.
@@ -212,6 +220,70 @@ def count_lost_tables(export: Export, work: Work, calls: Calls) -> None:
     if (started := int((work.correlation > 0).sum())) and not _has_rows(export, _CALLS):
         evidence = f"no rows of {_CALLS[0]}, to which the correlation ids of {started:,} device rows belong"
         export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
+
+
+def unanswered(export: Export, work: Work, calls: Calls, has_row: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which calls should have put work on a device of which there is no row, so that it is lost or had not run yet;
+    `has_row`: which calls have one.
+
+    Not what failed, what was recorded into a graph, what lies in or around a call that has a row, and no sort of call
+    of which none has one: `count_lost_tables` tells of these. None where as many rows do not tell their call, which may
+    be theirs; and but for graphs, none where these are launched and nothing shows that their recording would be seen.
+    """
+    which, ids = pd.factorize(calls.name_id)
+    texts = strings(export, ids)
+    names = [texts.get(name_id, "") for name_id in ids.tolist()]
+    sort_of = np.array([_sort(name) for name in names] + [-1])
+    sort = sort_of[which]
+    is_told = np.bincount(sort[has_row & (sort >= 0)], minlength=len(_SORTS)) > 0
+    if any(map(launches_graph, names)) and not any(map(tells_of_recording, names)):
+        is_told[1:] = False
+    open_calls = (sort >= 0) & ~has_row
+    open_calls[open_calls] = is_told[sort[open_calls]]
+    unlinked = (work.correlation == MISSING) & ~np.array([what.unified for what in work.labels], bool)[work.label]
+    if np.count_nonzero(open_calls) <= np.count_nonzero(unlinked):
+        return np.zeros(len(sort), bool)
+    open_calls &= ~_recorded_into_graphs(calls, categorical(names, which))
+    places = np.flatnonzero(open_calls)
+    others = np.flatnonzero(has_row & (sort >= 0))
+    inside = _around(calls, places, others) >= 0
+    outside = np.isin(np.arange(len(places)), _around(calls, others, places))
+    open_calls[places[inside | outside | _failed(export, calls, places)]] = False
+    return open_calls
+
+
+def _sort(name: str) -> int:
+    """The place in `_SORTS` of the first that a call of this name is; -1 where no row of a device is of it."""
+    if launches_host_function(name):
+        return -1
+    return next((place for place, is_sort in enumerate(_SORTS) if is_sort(name)), -1)
+
+
+def _recorded_into_graphs(calls: Calls, names: pd.Categorical) -> NDArray[np.bool_]:
+    """Which calls of any process were recorded into a graph."""
+    recorded = np.zeros(len(names), bool)
+    process, processes = pd.factorize(calls.process)
+    for at in places_of(process, len(processes)):
+        recorded[at] = recorded_into_graph(names[at], calls.start_ns[at], calls.thread[at])
+    return recorded
+
+
+def _around(calls: Calls, at: Integers, others: Integers) -> Integers:
+    """The place in `others` of the innermost call around the start of each of the calls `at`, -1 for none."""
+    start, end, thread = calls.start_ns, calls.end_ns, calls.thread
+    return innermost(start[at], thread[at], start[others], end[others], thread[others])
+
+
+def _failed(export: Export, calls: Calls, at: Integers) -> NDArray[np.bool_]:
+    """Which of the calls `at` returned an error, and so put nothing on a device."""
+    columns = ("globalTid", "correlationId")
+    failed = [
+        integers(export, table, columns, "returnValue != 0")
+        for table in tables_of(export, *_CALLS)
+        if "returnValue" in export.tables[table] and len(at)
+    ]
+    thread, correlation = (np.concatenate([at[:0], *(part[column] for part in failed)]) for column in columns)
+    return _first((calls.thread[at], _numbers(calls.correlation[at])), (thread, correlation)) >= 0
 
 
 def _has_rows(export: Export, names: Sequence[str]) -> bool:

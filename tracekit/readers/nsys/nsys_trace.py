@@ -2,7 +2,7 @@
 
 Device rows are kernels, copies, memsets and migrations of unified memory, and whole CUDA graphs where the profile has
 only those; synchronisation, events and page faults are none. Spans are NVTX ranges; launches are the CUDA API calls
-that started a row.
+that started a row, and those that should have and have none.
 """
 
 import re
@@ -112,18 +112,20 @@ def _read(path: Path, is_damaged: bool) -> Trace:
         work, all_calls, id_notes = _with_unique_ids(export, work, _near(export, middle, cuda.calls(export)))
         cuda.count_lost_tables(export, work, all_calls)
         correlation = all_calls.correlation
-        calls = select(all_calls, pd.Index(correlation).isin(work.correlation) & (correlation != MISSING))
+        has_row = pd.Index(correlation).isin(work.correlation) & (correlation != MISSING)
+        calls = select(all_calls, has_row)
+        launching = select(all_calls, has_row | cuda.unanswered(export, work, all_calls, has_row))
         allocations, memory_notes = memory.allocations(export)
         allocations = _near(export, middle, allocations)
         (device, of_allocation), devices, device_notes = _devices(export, host, work, allocations)
         waits = cuda.waits(export, work, all_calls, device.codes.astype(np.int64))
         waiting = select(all_calls, waits.call)
-        zero = _earliest(work, calls, ranges, waiting, allocations)
+        zero = _earliest(work, launching, ranges, waiting, allocations)
         events, ops, event_notes = _events(export, host, work, calls, ranges, zero, device)
         communicators = job.communicators(export)
         syncs = _syncs(waits, _launches(export, host, waiting, zero), events, zero)
         loops = _query_loops(export, host, (work, all_calls), events, zero)
-        spans, launches = _spans(export, host, ranges, zero), _launches(export, host, calls, zero)
+        spans, launches = _spans(export, host, ranges, zero), _launches(export, host, launching, zero)
         origin_ns, world_size = machine.unix_ns(export, zero), job.world_size(export, communicators)
         warnings, outdated = machine.warnings(export), machine.outdated(export)
         lost = [*dict.fromkeys(export.lost)]  # of all that was read
@@ -179,6 +181,8 @@ def _with_unique_ids(export: Export, work: Work, calls: Calls) -> tuple[Work, Ca
             f"Correlation ids repeat between the {len(order)} processes ({pids}): those of every process but the first "
             "were offset by a multiple of 2^32."
         )
+    # Those of which no device has a row come last, so that all ids of others are as they would be without them.
+    order = np.append(order, np.setdiff1d(_processes(call_process), order)) if len(order) else order
     work = replace(work, process=process, correlation=_unique(process, work.correlation, order))
     calls = replace(calls, process=call_process, correlation=_unique(call_process, calls.correlation, order))
     return work, calls, notes
@@ -193,7 +197,8 @@ def _unique(process: NDArray[np.int64], correlation: NDArray[np.int64], order: N
     """Ids that no two processes of `order` share; MISSING for none (0) and for a process that is not there."""
     if not len(order):
         order = np.array([MISSING])
-    place = np.minimum(np.searchsorted(order, process), len(order) - 1)
+    in_order = np.argsort(order)
+    place = in_order[np.minimum(np.searchsorted(order, process, sorter=in_order), len(order) - 1)]
     has_id = (order[place] == process) & (correlation > 0) & (correlation < 1 << CORRELATION_BITS)
     return np.where(has_id, (place << CORRELATION_BITS) + np.where(has_id, correlation, 0), MISSING)
 
@@ -356,7 +361,7 @@ def _spans(export: Export, host: str, ranges: Ranges, zero: int) -> pd.DataFrame
 
 
 def _launches(export: Export, host: str, calls: Calls, zero: int) -> pd.DataFrame:
-    """The API calls that started a row (LAUNCH_COLUMNS)."""
+    """The API calls (LAUNCH_COLUMNS)."""
     which, ids = pd.factorize(calls.name_id)
     texts = strings(export, ids)
     return frame(
