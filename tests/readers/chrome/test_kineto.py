@@ -40,6 +40,45 @@ def test_a_small_file_gives_its_kernels_copies_and_sets_to_the_nanosecond():
     ]
 
 
+MARKS = (
+    {"ph": "i", "s": "g", "name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "tid": "t", "ts": 10**6},
+    {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 1_050_000},
+)
+
+
+@pytest.mark.parametrize(
+    ("marks", "ts", "is_lost"),
+    [
+        (MARKS, 1_049_000, False),
+        # The clock of a device may be a tenth of a second off, on either side.
+        (MARKS, 1_149_000, False),
+        (MARKS, 1_151_000, True),
+        (MARKS, 901_000, False),
+        (MARKS, 899_000, True),
+        (MARKS, 1_050_000 - 3600 * 10**6, True),
+        (MARKS[1:], 1_151_000, True),
+        (MARKS[1:], 899_000, False),
+        (MARKS[:1], 1_151_000, False),
+    ],
+)
+def test_a_kernel_outside_of_the_record_window_is_lost(tmp_path, marks, ts, is_lost):
+    near = [kernel("k", 1_000_010 + at) for at in range(0, 30, 10)]
+    trace = trace_of(tmp_path, *near, event("cpu_op", "aten::mm", 1_000_005), kernel("far", ts), *marks)
+    assert (trace.events["name"].tolist().count("far"), len(trace.losses)) == (not is_lost, is_lost)
+    if is_lost:
+        assert rows(trace.losses, "what", "lost", "total", "evidence") == [
+            ["events", 1, 4, "kernels, copies or memsets outside of the record window"]
+        ]
+        # Time 0 is that of the first of the others: of the mark, or of the operator.
+        first = 10 if len(marks) == 2 else 5
+        assert trace.events["start_ps"].tolist() == [(first + at) * 10**6 for at in range(0, 30, 10)]
+
+
+def test_kernels_of_another_clock_than_the_record_window_are_no_loss(tmp_path):
+    trace = trace_of(tmp_path, *(kernel("k", 5_000_000 + at) for at in range(3)), *MARKS)
+    assert (len(trace.events), len(trace.losses)) == (3, 0)
+
+
 def test_a_small_file_says_who_ran_where_and_when():
     trace = read(SMALL)
     assert rows(trace.events, "host", "device")[0] == ["rank1", "gpu:1"]

@@ -156,6 +156,40 @@ def test_launches_are_the_calls_that_started_a_row(read):
     assert rows(trace.events, "start_ps", "correlation_id") == [[40_000, 5]]
 
 
+SECOND = 10**9
+
+
+@pytest.mark.parametrize(
+    ("session", "start", "is_lost"),
+    [
+        (10 * SECOND, 10 * SECOND + SECOND // 2, False),
+        (10 * SECOND, 12 * SECOND, True),
+        (10 * SECOND, -2 * SECOND, True),
+        (None, 12 * SECOND, False),
+        # Where most are outside, the session is on another clock.
+        (4 * SECOND, 12 * SECOND, False),
+    ],
+)
+def test_what_is_outside_of_the_session_is_lost(read, session, start, is_lost):
+    tables = Tables().kernel("k", 5 * SECOND, 5 * SECOND + 9).kernel("k", 6 * SECOND, 6 * SECOND + 9)
+    tables.kernel("far", start, start + 9).add("ANALYSIS_DETAILS", globalVid=1, duration=session)
+    trace = read(tables)
+    assert ("far" not in trace.events["name"].tolist(), len(trace.losses)) == (is_lost, is_lost)
+    if is_lost:
+        assert rows(trace.losses, "what", "lost", "total") == [["events", 1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "is_lost"),
+    [("SHIFT", "0", True), ("SHIFT", str(9 * SECOND), False), ("NORMALIZE", "true", False)],
+)
+def test_the_session_is_where_the_export_moved_the_times(read, setting, value, is_lost):
+    tables = Tables().kernel("k", 12 * SECOND, 12 * SECOND + 9).kernel("k", 13 * SECOND, 13 * SECOND + 9)
+    tables.kernel("far", 18 * SECOND, 18 * SECOND + 9).add("ANALYSIS_DETAILS", globalVid=1, duration=15 * SECOND)
+    tables.add("META_DATA_EXPORT", name=f"EXPORT_PARAM_TIME_{setting}", value=value)
+    assert len(read(tables).losses) == is_lost
+
+
 def one_launch() -> Tables:
     """A kernel and the call that launched it, from 10 to 20, which did not fail."""
     return Tables().kernel("k", 50, 60, correlationId=1).call("cudaLaunchKernel_v7000", 10, 20, 1)

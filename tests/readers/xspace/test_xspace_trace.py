@@ -129,6 +129,31 @@ def test_an_event_outside_of_the_profile_is_counted_where_the_file_tells_how_lon
     ]
 
 
+@pytest.mark.parametrize("zero_ns", [0, 18 * 10**17])
+@pytest.mark.parametrize(
+    ("late_ns", "is_lost"),
+    # A tenth of a second of profile, and one more by which a clock may be off, on either side.
+    [(10**8, False), (199 * 10**6, False), (201 * 10**6, True), (35 * 10**9, True), (-99 * 10**6, False),
+     (-101 * 10**6, True)],
+)  # fmt: skip
+def test_an_event_that_begins_long_before_or_after_the_profile_is_lost(tmp_path, zero_ns, late_ns, is_lost):
+    plane = PlaneText("/device:GPU:0")
+    for name, at_ns in (("k", 0), ("l", 9000), ("late", late_ns)):
+        plane.event("Stream #1(Compute)", name, at_ns, 7)
+    session = PlaneText("Task Environment", profile_start_time=18 * 10**17, profile_stop_time=18 * 10**17 + 10**8)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text(zero_ns) + session.text()))
+    assert ("late" not in trace.events["name"].tolist(), len(trace.losses)) == (is_lost, is_lost)
+
+
+def test_a_device_whose_clock_is_another_one_keeps_its_events(tmp_path):
+    plane = PlaneText("/device:GPU:0")
+    plane.event("Stream #1(Compute)", "k", 0, 7).event("Stream #1(Compute)", "l", 9, 7)
+    host = PlaneText("/host:CPU").event("main", "f", 0, 7).event("main", "g", 9, 7).event("main", "h", 20, 7)
+    session = PlaneText("Task Environment", profile_start_time=18 * 10**17, profile_stop_time=18 * 10**17 + 10**8)
+    trace = read(write(tmp_path / "h.xplane.pb", host.text() + plane.text(20 * 10**9) + session.text()))
+    assert (trace.events["name"].tolist(), len(trace.losses)) == (["k", "l"], 0)
+
+
 # The fields of the messages of an XSpace that are messages, as the events lie in them.
 _INNER = {"space": {1: "plane"}, "plane": {3: "line"}, "line": {4: "event"}, "event": {4: "stat"}}
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal, DecimalException
 from functools import cached_property
 from itertools import chain, pairwise
@@ -98,6 +98,15 @@ class Document:
     def of(self, *names: str) -> NDArray[np.bool_]:
         """Whether each event, shape (n,), is of one of the categories `names`, which are in lower case."""
         return by_label(self.cat, lambda category: category.lower() in names)
+
+    def without_times(self, rows: NDArray[np.bool_]) -> "Document":
+        """The document without the times of the events `rows`, (n,): others count from the first of them."""
+        timed = self.timed & ~rows
+        if not rows.any() or not timed.any():
+            return self
+        first = int(self.start_ps[timed].min())
+        start_ps = np.where(timed, self.start_ps - first, 0)
+        return replace(self, start_ps=start_ps, timed=timed, base_ps=self.base_ps + first)
 
     def lost_without(self, counts: Mapping[str, int]) -> list[Lost]:
         """What is damaged, without so many events of a reason: those that a reader counts beside others of their kind,

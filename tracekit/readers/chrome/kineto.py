@@ -103,6 +103,7 @@ class _Numbered(msgspec.Struct):
 
 
 _UNTIMED = "kernels, copies or memsets without a valid time"
+_OUTSIDE = "kernels, copies or memsets outside of the record window"
 
 
 def read(document: Document, path: Path) -> Trace:
@@ -114,6 +115,8 @@ def read(document: Document, path: Path) -> Trace:
     """
     document = kineto_cpu.categorised(document)
     host, notes = _host(document, path)
+    outside = kineto_work.outside_window(document)
+    document = document.without_times(outside)
     complete = np.asarray(document.ph == "X") & document.timed
     valid = complete & document.has_duration & (document.duration_ps >= 0)
     work, damaged, skipped = kineto_devices.work(document)
@@ -124,7 +127,7 @@ def read(document: Document, path: Path) -> Trace:
     whole_work = valid & work
     # Work is written as complete events: what has another phase, or none, lost it.
     is_work = work & (np.asarray(document.ph.isin(["X", "B"])) | document.phaseless)
-    broken = is_work & ~whole_work
+    broken = is_work & ~whole_work & ~outside
     if untimed := int((broken & ~document.far).sum()):
         notes.append(f"{untimed} {_UNTIMED} were skipped.")
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
@@ -208,7 +211,7 @@ def read(document: Document, path: Path) -> Trace:
             [
                 *losses.from_messages(_messages(document)),
                 *_sampled(document),
-                *_of_events(document, work, broken, len(events)),
+                *_of_events(document, work, broken, outside, len(events)),
                 *damaged,
             ],
         ),
@@ -225,12 +228,14 @@ def read(document: Document, path: Path) -> Trace:
     )
 
 
-def _of_events(document: Document, work: Mask, broken: Mask, read: int) -> list[Lost]:
-    """What the document lost, and the `broken` ones of the events that are `work` of devices: these count beside the
-    so many that are `read`, as of few kernels each is much where of all events it is little."""
+def _of_events(document: Document, work: Mask, broken: Mask, outside: Mask, read: int) -> list[Lost]:
+    """What the document lost, and of the events that are `work` of devices those that are `broken` or `outside` of the
+    record window: these count beside the so many that are `read`, as of few kernels each is much where of all events it
+    is little."""
     far, perhaps = int((broken & document.far).sum()), kineto_devices.perhaps_work(document, work)
     of_work = {
         _UNTIMED: int((broken & ~document.far).sum()),
+        _OUTSIDE: int(outside.sum()),
         f"kernels, copies or memsets: {FAR}": far,
         f"kernels, copies or memsets, or what may be: {NO_JSON}": perhaps,
     }

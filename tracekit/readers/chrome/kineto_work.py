@@ -57,6 +57,12 @@ _ANNOTATION = re.compile(r"([a-z]*ccl|gloo|mpi|ucc):")  # `nccl:all_reduce`
 _HALF_A_PERCENT_WARPS = 0.32
 
 
+# Kineto drops what devices did outside of its window (`outOfRange` in libkineto/src/CuptiActivityProfiler.cpp), and
+# marks where that begins and ends; the clocks of devices may be off by some ms.
+_WINDOW_BEGIN, _WINDOW_END = "Iteration Start: ", "Record Window End"
+_OFF_PS = 10**11
+
+
 class _Work(msgspec.Struct, gc=False):
     """The args of a piece of device work; a copy between devices names its own as `inDevice`."""
 
@@ -95,6 +101,27 @@ class _Annotation(msgspec.Struct):
 
     dims: Any = msgspec.field(name="Input Dims", default=None)
     types: Any = msgspec.field(name="Input type", default=None)
+
+
+def outside_window(document: Document) -> NDArray[np.bool_]:
+    """Which kernels, copies and memsets are more than a tenth of a second outside of the record window, (n,).
+
+    None where the document does not say when that ended, or most of them are, so that they are on another clock.
+    """
+    nothing = np.zeros(len(document), bool)
+    is_end, is_begin = (
+        by_label(document.name, is_mark).astype(bool) & document.timed
+        for is_mark in (_WINDOW_END.__eq__, lambda name: name.startswith(_WINDOW_BEGIN))
+    )
+    if not is_end.any():
+        return nothing
+    work = by_label(document.cat, lambda category: kineto_devices.kind_of(category) is not None).astype(bool)
+    work &= document.timed
+    start = document.start_ps
+    outside: NDArray[np.bool_] = work & (start > start[is_end].max() + _OFF_PS)
+    if is_begin.any():
+        outside |= work & (start < start[is_begin].min() - _OFF_PS)
+    return outside if 2 * np.count_nonzero(outside) < np.count_nonzero(work) else nothing
 
 
 def read(

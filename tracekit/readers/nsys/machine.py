@@ -3,6 +3,7 @@
 Ids of processes and threads are serialized, as sqlite_export.py says.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -90,6 +91,20 @@ def unix_ns(export: Export, time_ns: int) -> int | None:
     if len(sessions) == 1:
         export.lost.append(Lost(Loss.DETAILS, 1, None, "TARGET_INFO_SESSION_START_TIME.utcEpochNs is no time"))
     return None
+
+
+def session_ns(export: Export) -> tuple[float, float]:
+    """When the session of an export began and ended, on the clock of its events; infinite where that is not said.
+
+    `duration` in ANALYSIS_DETAILS counts from the time 0 of the events (see `unix_ns`).
+    """
+    lengths = [length for (length,) in rows(export, "ANALYSIS_DETAILS", "duration")]
+    settings = _settings(export)
+    shift = str(settings.get("EXPORT_PARAM_TIME_SHIFT") or 0)
+    is_known = settings.get("EXPORT_PARAM_TIME_NORMALIZE") != "true" and re.fullmatch(r"-?\d{1,18}", shift)
+    if not is_known or len(lengths) != 1 or not isinstance(lengths[0], int) or lengths[0] <= 0:
+        return -math.inf, math.inf
+    return float(shift), float(int(shift) + lengths[0])
 
 
 def threads(export: Export, ids: Sequence[int]) -> list[str]:

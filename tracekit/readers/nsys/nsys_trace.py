@@ -5,6 +5,7 @@ only those; synchronisation, events and page faults are none. Spans are NVTX ran
 that started a row, and those that should have and have none.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -54,6 +55,8 @@ T = TypeVar("T", Work, Calls, Ranges, Allocations)
 
 _PS_PER_NS = 1000
 _FURTHEST_NS = 2**61 // _PS_PER_NS
+# What was on the way when the session ended may be recorded.
+_ENDING_NS = 10**9
 _API_VERSION = re.compile(r"_v\d+$")
 
 
@@ -106,17 +109,17 @@ def _read(path: Path, is_damaged: bool) -> Trace:
     with opened(path, is_damaged) as export:
         work, notes = cuda.work(export)
         ranges, nvtx_notes = nvtx.read(export)
-        middle = _middle(work, ranges)
-        work, ranges = _near(export, middle, work), _near(export, middle, ranges)
+        bounds = _bounds(export, _middle(work, ranges))
+        work, ranges = _near(export, bounds, work), _near(export, bounds, ranges)
         host = machine.host(export)
-        work, all_calls, id_notes = _with_unique_ids(export, work, _near(export, middle, cuda.calls(export)))
+        work, all_calls, id_notes = _with_unique_ids(export, work, _near(export, bounds, cuda.calls(export)))
         cuda.count_lost_tables(export, work, all_calls)
         correlation = all_calls.correlation
         has_row = pd.Index(correlation).isin(work.correlation) & (correlation != MISSING)
         calls = select(all_calls, has_row)
         launching = select(all_calls, has_row | cuda.unanswered(export, work, all_calls, has_row))
         allocations, memory_notes = memory.allocations(export)
-        allocations = _near(export, middle, allocations)
+        allocations = _near(export, bounds, allocations)
         (device, of_allocation), devices, device_notes = _devices(export, host, work, allocations)
         waits = cuda.waits(export, work, all_calls, device.codes.astype(np.int64))
         waiting = select(all_calls, waits.call)
@@ -210,13 +213,28 @@ def _middle(*events: Work | Ranges) -> float:
     return float(np.partition(starts, half)[half])
 
 
-def _near(export: Export, middle: float, table: T) -> T:
-    """The events of a table without those of which int64 picoseconds cannot hold the time."""
-    start, end = (np.abs(edge - middle) for edge in (table.start_ns, table.end_ns))
-    near = (start < _FURTHEST_NS) & (end < _FURTHEST_NS)
+def _bounds(export: Export, middle: float) -> tuple[float, float, str]:
+    """The times in ns between which all events are, of which one in their middle is at `middle`, and what others are.
+
+    Those of the session, where the export tells them and most events are inside; else those between which int64
+    picoseconds hold the times.
+    """
+    begin, end = machine.session_ns(export)
+    if begin <= middle <= end < math.inf and end - begin < _FURTHEST_NS:
+        return (
+            begin - _ENDING_NS,
+            end + _ENDING_NS,
+            "their times are outside of the session",
+        )
+    return middle - _FURTHEST_NS, middle + _FURTHEST_NS, "their times are more than 26 days from the others"
+
+
+def _near(export: Export, bounds: tuple[float, float, str], table: T) -> T:
+    """The events of a table without those that are not inside of the `bounds`, which are counted."""
+    low, high, evidence = bounds
+    near = (table.start_ns > low) & (table.start_ns < high) & (table.end_ns > low) & (table.end_ns < high)
     if near.all():
         return table
-    evidence = "their times are more than 26 days from the others"
     export.lost.append(Lost(Loss.EVENTS, int((~near).sum()), len(near), evidence))
     return select(table, near)
 

@@ -5,6 +5,7 @@ Environment` (since February 2024) and the host names after all others (tsl/prof
 with either was not cut.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Collection
@@ -74,9 +75,11 @@ _ALMOST = re.compile(r"device|host|[cgt]pu", re.IGNORECASE)
 _REPLICA = re.compile(r"(?:^|[/_])replica_(\d{1,4})/")
 _SESSION = "Task Environment"
 _HOST = "/host:CPU"
-# No event of a profile is as long as this, a day; where the profile says how long it was, none is longer than that, nor
-# further from the others than that and what starting and stopping takes.
-_LONGEST_PS, _STARTING_PS = 86_400 * 10**12, 60 * 10**12
+# No event of a profile is as long as this, a day; where the profile says how long it was, none is longer than that. The
+# profiler takes the time before it starts and after it has stopped (xla/tsl/profiler/lib/profiler_session.cc): no event
+# begins outside of that by more than the clock of a device may be off, a tenth of a second. Where most of a plane do,
+# its clock is another one, and each has to be within a minute and the profile's length of the others.
+_LONGEST_PS, _OFF_PS, _ANOTHER_CLOCK_PS = 86_400 * 10**12, 10**11, 60 * 10**12
 _FURTHEST_PS = 2**61  # int64 holds twice the distance between such times
 _MODEL = ("gpu_device_name", "device_type_string", "device_vendor")
 _NUMBERS = ("memory_bandwidth", "peak_hbm_bw_gigabytes_per_second", "peak_teraflops_per_second")
@@ -582,27 +585,50 @@ def _near(space: XSpace) -> tuple[XSpace, list[Lost]]:
     """The events without those whose times are further from the others than a profile lasts, and how many they are."""
     used = [plane for plane in space.planes if len(plane)]
     stamps = [np.array([line.timestamp_ns for line in plane.lines], np.int64) for plane in used]
-    edges = [
-        int(edge(stamps_of)) * 1000 + int(edge(plane.offset_ps))
-        for plane, stamps_of in zip(used, stamps, strict=True)
-        for edge in (np.min, np.max)
-    ]
-    is_stated = _stated_ps(space) is not None
-    limit = min(_longest_ps(space) + (_STARTING_PS if is_stated else 0), _FURTHEST_PS)
-    if not used or max(edges) - min(edges) <= limit:
+    edges = [edge for plane, stamps_of in zip(used, stamps, strict=True) for edge in _edges(plane, stamps_of)]
+    stated = _stated_ps(space)
+    limit = min(_longest_ps(space) + (0 if stated is None else _ANOTHER_CLOCK_PS), _FURTHEST_PS)
+    low, high = _bounds(space, stamps)
+    if not used or (max(edges) - min(edges) <= limit and low <= min(edges) and max(edges) <= high):
         return space, []
     times = [stamps_of[plane.line] * 1000.0 + plane.offset_ps for plane, stamps_of in zip(used, stamps, strict=True)]
-    all_times = np.concatenate(times)
-    half = (len(all_times) - 1) // 2  # that of one of them, where np.median may be between two
-    middle = np.partition(all_times, half)[half]
+    middle = _middle(np.concatenate(times))
     near = [np.abs(time - middle) <= limit for time in times]
+    for time, each in zip(times, near, strict=True):
+        if low <= _middle(time) <= high:
+            each &= (low <= time) & (time <= high)
     lost = sum(int(np.count_nonzero(~each)) for each in near)
     if not lost:
         return space, []
     kept = {id(plane): plane.only(each) for plane, each in zip(used, near, strict=True)}
     planes = [kept.get(id(plane), plane) for plane in space.planes]
-    evidence = f"their times are {'outside of the profile' if is_stated else 'more than a day from the others'}"
+    evidence = f"their times are {'more than a day from the others' if stated is None else 'outside of the profile'}"
     return replace(space, planes=planes), [Lost(Loss.EVENTS, lost, sum(map(len, near)), evidence)]
+
+
+def _middle(times: NDArray[np.floating[Any]]) -> float:
+    """That of the times which stands in their middle, where np.median may be between two."""
+    half = (len(times) - 1) // 2
+    return float(np.partition(times, half)[half])
+
+
+def _edges(plane: Plane, stamps: NDArray[np.int64]) -> tuple[float, float]:
+    """When the first and the last event of a plane begin, in ps; `stamps` are those of its lines."""
+    first, last = np.full(len(stamps), np.iinfo(np.int64).max), np.full(len(stamps), np.iinfo(np.int64).min)
+    np.minimum.at(first, plane.line, plane.offset_ps)
+    np.maximum.at(last, plane.line, plane.offset_ps)
+    is_used = first <= last
+    low, high = (stamps[is_used] * 1000.0 + edge[is_used] for edge in (first, last))
+    return float(low.min()), float(high.max())
+
+
+def _bounds(space: XSpace, stamps: list[NDArray[np.int64]]) -> tuple[float, float]:
+    """The times in ps before and after which no event begins, as far as the file says; `stamps` are those of lines."""
+    times = _profile_ns(space)
+    if times is None or times[1] <= times[0] or not stamps:
+        return -math.inf, math.inf
+    zero_ns = times[0] if np.median(np.concatenate(stamps)) > YEAR_2000_NS else 0
+    return zero_ns * 1000.0 - _OFF_PS, (zero_ns + times[1] - times[0]) * 1000.0 + _OFF_PS
 
 
 def _forwards(space: XSpace) -> tuple[XSpace, list[Lost]]:
