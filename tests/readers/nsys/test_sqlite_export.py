@@ -252,6 +252,19 @@ def test_changes_that_are_not_in_the_file_yet_are_said_and_not_lost(export):
     assert len(nsys.read(export).events) == 1
 
 
+@pytest.mark.parametrize(
+    ("mode", "beside", "is_told"), [("WAL", False, True), ("WAL", True, False), ("DELETE", False, False)]
+)
+def test_a_database_without_its_write_ahead_log_may_lack_what_was_in_it(export, mode, beside, is_told):
+    writer = sqlite3.connect(export)
+    writer.execute(f"PRAGMA journal_mode={mode}")
+    writer.close()
+    if beside:
+        export.with_name("report.sqlite-wal").touch()
+    trace = nsys.read(export)
+    assert (sum("write-ahead log" in note for note in trace.notes), len(trace.losses)) == (is_told, 0)
+
+
 def test_a_journal_beside_the_file_is_an_unfinished_export(export):
     export.with_name("report.sqlite-journal").write_bytes(b"\xd9\xd5\x05\xf9")
     assert message_of(export).startswith(

@@ -33,6 +33,7 @@ from tracekit.readers.nsys.sqlite_export import (
     Export,
     damaged_pages,
     is_whole,
+    lacking_log,
     opened,
     select,
     strings,
@@ -130,6 +131,7 @@ def _read(path: Path, is_damaged: bool) -> Trace:
         loops = _query_loops(export, host, (work, all_calls), events, zero)
         spans, launches = _spans(export, host, ranges, zero), _launches(export, host, launching, zero)
         origin_ns, world_size = machine.unix_ns(export, zero), job.world_size(export, communicators)
+        logged = lacking_log(path) if export.path == path else []
         warnings, outdated = machine.warnings(export), machine.outdated(export)
         lost = [*dict.fromkeys(export.lost)]  # of all that was read
         return Trace(
@@ -153,6 +155,7 @@ def _read(path: Path, is_damaged: bool) -> Trace:
             notes=(
                 *losses.told(warnings),
                 *outdated,
+                *logged,
                 *losses.notes(lost),
                 *unneeded(export),
                 *(*notes, *nvtx_notes, *id_notes, *device_notes, *event_notes, *memory_notes),

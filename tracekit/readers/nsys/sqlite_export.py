@@ -47,6 +47,8 @@ _PAST = {
 }
 
 _MAGIC = b"SQLite format 3\0"
+# The versions of the format, in bytes 18 and 19, of a database with a write-ahead log: https://sqlite.org/fileformat2.html
+_LOGGED, _LOG = b"\2\2", "-wal"
 _HEADER = 100
 _IDS_AT_ONCE = 10_000
 _ROWS_AT_ONCE = 1 << 18
@@ -99,6 +101,20 @@ def is_export(content: Content, sure: bool) -> bool:
     except (sqlite3.Error, UnicodeDecodeError):  # SQLite words some errors with the broken bytes themselves
         return True
     return any(name in _OWN_TABLES or name.startswith("CUPTI_ACTIVITY_KIND_") for name in tables)
+
+
+def lacking_log(path: Path) -> list[str]:
+    """A note on a database that was written to a write-ahead log, and lies where none is: a copy without the log lacks
+    what was only there. One that was closed has all in its file, and looks alike; `nsys export` writes no such.
+    """
+    with files.opened(path) as file:
+        head = file.read(_HEADER)
+    if not head.startswith(_MAGIC) or head[18:20] != _LOGGED or path.with_name(path.name + _LOG).exists():
+        return []
+    return [
+        f"The database was written to a write-ahead log ({path.name}{_LOG}), which is not beside it: if it was copied "
+        "while a program had it open, what was only in the log is missing. `nsys export` writes one without a log."
+    ]
 
 
 def is_report(content: Content, sure: bool) -> bool:
@@ -310,7 +326,7 @@ def _check_file(path: Path) -> None:
     expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
     if size < _HEADER or (head[24:28] == head[92:96] and size < expected):
         raise TraceError(f"{path} is truncated: it has {size} of {max(expected, _HEADER)} bytes. {_AGAIN}")
-    for suffix, what in (("-journal", "an unfinished change"), ("-wal", "changes that are not in the file yet")):
+    for suffix, what in (("-journal", "an unfinished change"), (_LOG, "changes that are not in the file yet")):
         beside = path.with_name(path.name + suffix)
         if beside.is_file() and beside.stat().st_size:
             raise TraceError(
