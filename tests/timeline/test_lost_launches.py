@@ -53,8 +53,8 @@ LATE = 2000 * US
         ({}, True),
         ({"on_device": "gpu:0", "on_lane": "s7"}, True),
         ({"name": "cudaEventSynchronize", "on_device": "gpu:0", "on_lane": "s7", "recorded_ps": 1500 * US}, True),
-        # Recorded when no more than five of them were launched; of a stream that ran something else, or not told.
-        ({"name": "cudaEventSynchronize", "on_device": "gpu:0", "on_lane": "s7", "recorded_ps": 645 * US}, False),
+        # Recorded when no more than four of them were launched; of a stream that ran something else, or not told.
+        ({"name": "cudaEventSynchronize", "on_device": "gpu:0", "on_lane": "s7", "recorded_ps": 635 * US}, False),
         ({"name": "cudaEventSynchronize"}, False),
         ({"name": "cudaStreamSynchronize", "on_device": "gpu:0", "on_lane": "s9"}, False),
         ({"name": "cudaStreamSynchronize"}, False),
@@ -75,6 +75,11 @@ def test_a_host_of_which_few_launches_have_a_row_has_lost_the_others():
 @pytest.mark.parametrize(("recorded", "told"), [(379, (20, 399)), (380, None), (400, None)])
 def test_launches_without_rows_are_lost_if_they_are_more_than_a_twentieth(recorded, told):
     assert lost([*[(KERNEL, "s7", True)] * (recorded - 1), *[(KERNEL, "s7", False)] * 20, (KERNEL, "s7", True)]) == told
+
+
+@pytest.mark.parametrize(("few", "told"), [(5, (5, 60)), (4, None)])
+def test_of_few_launches_five_without_rows_are_lost(few, told):
+    assert lost([*[(KERNEL, "s7", True)] * 54, *[(KERNEL, "s7", False)] * few, (KERNEL, "s7", True)]) == told
 
 
 def test_a_wait_before_the_last_launches_is_no_proof_of_these():

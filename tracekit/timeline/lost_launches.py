@@ -28,9 +28,10 @@ from tracekit.vocabulary.host_calls import (
 Column = NDArray[np.int64]
 
 LOST_COLUMNS = {"host": "str", "lost": "int64", "total": "int64"}
-# A smaller share of the launches without rows is what had not run yet when the profile ended, or ran before it.
+# A smaller share of the launches without rows is what had not run yet when the profile ended, or ran before it. So few
+# are calls that put nothing to work, such as copies of no bytes: in whole files there are up to three.
 REMAINDER = 0.05
-_FEWEST_LAUNCHES = 20
+_FEWEST_LAUNCHES = 5
 
 # A lane with a smaller share of what a call puts to work is none that its launches without rows are taken for.
 _FEW = 0.05
