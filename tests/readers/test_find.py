@@ -88,6 +88,17 @@ def test_a_pipe_among_files_is_called_one_and_not_opened(tmp_path):
     assert find(tmp_path).unreadable == ("rank0.json is a pipe or a device, and no file",)
 
 
+def test_a_directory_that_is_called_as_files_are_is_told(tmp_path):
+    for rank in range(2):
+        write_file(tmp_path / f"vm-rank{rank}.pt.trace.json", KINETO)
+    for name in ("vm-rank2.pt.trace.json", "vm-rank3.pt.trace.json.gz", "logs", "config.json"):
+        write_file(tmp_path / name / "inside.txt", b"x")
+    assert find(tmp_path).unreadable == (
+        "vm-rank2.pt.trace.json is a directory, and no file",
+        "vm-rank3.pt.trace.json.gz is a directory, and no file",
+    )
+
+
 def test_a_directory_of_ranks_is_one_run_and_files_that_are_no_traces_are_passed_over(tmp_path):
     for rank in (0, 1):
         write_file(tmp_path / f"rank{rank}.json", KINETO)

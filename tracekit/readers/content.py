@@ -103,6 +103,8 @@ def _unpacked(packed: bytes) -> bytes:
 def description(path: Path) -> str:
     """What a file that is not a trace seems to be, as the end of the sentence "it is ..."."""
     found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        return "a directory, and no file"
     if not stat.S_ISREG(found.st_mode):
         return "a pipe or a device, and no file"
     if not found.st_size:

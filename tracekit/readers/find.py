@@ -375,7 +375,7 @@ def _why_no_run(entry: Path, chosen: _Run, callings: "Sequence[_Calling]", is_of
         return ""
     if not _listed(entry):
         return (f"it cannot be read: {_closed(entry)}" if _closed(entry) else "it is empty") if is_called_so else ""
-    for file in _entries(entry):
+    for file in (*_entries(entry), *_named_as_files(entry)):
         if is_of_profile:  # a run's capture.json is JSON, and no trace
             names = (file.name, *_unpacked(file.name))
             is_named_so = file.name != capture_facts.NAME and any(name.endswith(_TRACE_SUFFIXES) for name in names)
@@ -393,6 +393,15 @@ def _files(directory: Path) -> list[Path]:
 def _entries(directory: Path) -> list[Path]:
     """What lies in a directory and is none, pipes and links to nothing too."""
     return [entry for entry, is_dir in _scanned(directory) if not is_dir and not _CACHES.search(entry.name)]
+
+
+def _named_as_files(directory: Path) -> list[Path]:
+    """The directories in a directory that have a suffix that traces have, as what a tool unpacked may have."""
+    return [
+        entry
+        for entry, is_dir in _scanned(directory)
+        if is_dir and any(name.endswith(_TRACE_SUFFIXES) for name in (entry.name, *_unpacked(entry.name)))
+    ]
 
 
 def _listed(directory: Path) -> list[Path]:
@@ -477,7 +486,7 @@ def _unreadable(path: Path, files: Sequence[Path], run: _Run, callings: "Sequenc
         file: f"{label(file)} is {_what(file)}"
         for directory in directories
         if _without_numbers(directory.name) in own
-        for file in _entries(directory)
+        for file in (*_entries(directory), *_named_as_files(directory))
         if file not in known and any(calling.fits(file) for calling in callings)
     }
     ranks = {
@@ -542,6 +551,8 @@ class _Calling(NamedTuple):
             return False
         if self._is_own(file.name) or self._is_lost(file, file.name):
             return True
+        if file.is_dir():
+            return False
         names = {other for name in _unpacked(file.name) for other in (name, f"{name}.gz") if other != file.name}
         if any(file.with_name(name).exists() for name in names):
             return False
@@ -554,7 +565,7 @@ class _Calling(NamedTuple):
     def _is_lost(self, file: Path, name: str) -> bool:
         """Whether a file that has, or had under another `name` before it was packed, a suffix that other files have
         too, is none of these others."""
-        if not name.endswith(self.file_type.suffixes):
+        if not name.endswith(self.file_type.suffixes) or file.is_dir():
             return False
         if self.file_type is NSYS_JAX:
             members = _members(file)
