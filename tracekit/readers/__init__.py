@@ -23,7 +23,7 @@ from tracekit import executors, remote
 from tracekit.columns import concat, constant, frame, records, rising
 from tracekit.errors import ANEW, TraceError, TracekitError, fault, on_damage
 from tracekit.files import path_of
-from tracekit.readers import capture_facts, chrome, device_clocks, find, formats, losses, merge, summary
+from tracekit.readers import capture_facts, chrome, copies, device_clocks, find, formats, losses, merge, summary
 from tracekit.readers.bounds import bounded
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.formats import NSYS_PARQUET, SUMMARY, FileType
@@ -100,6 +100,7 @@ def read(
 
 def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) -> Trace:
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
+    origin = _read_once(origin, tree, executor)
     hosts, unknown, damaged = _read_files(origin, tree, executor)
     hosts, without_events = _with_events(hosts)
     damaged += without_events
@@ -227,14 +228,16 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None) -> HostTr
     `source` and `run` are as `read` takes them. Raises TraceError as `read` does, and where there are several files.
     """
     with _located(path_of(source), run) as (tree, origin):
+        origin = _read_once(origin, tree, None)
         files = [*origin.files, *origin.summaries]
-        several = len(files) + len(origin.unreadable)
-        if several > 1:
+        several = len(files) + len(origin.unreadable) - len(copies.twins(files))
+        hosts, notes, _ = _read_files(origin, tree) if several == 1 else ([], [], [])
+        if len(hosts) != 1:
             raise TraceError(
-                f"{source} holds the files of {several} hosts or ranks, and a summary is of one. Give one of them, "
-                f"such as {files[0]}."
+                f"{source} holds the files of {max(several, len(hosts))} hosts or ranks, and a summary is of one. Give "
+                f"one of them, such as {files[0]}."
             )
-        (host,), notes, _ = _read_files(origin, tree)
+        (host,) = hosts
         capture, lost = capture_facts.read(origin.capture)
         trace = _named(_with_losses(host.trace, lost), tree)
         if damaged := _damaged(trace):
@@ -315,17 +318,32 @@ def _guarded(reader: Callable[[Path], T], file: Path) -> T:
         ) from error
 
 
+def _read_once(origin: find.TraceFiles, tree: remote.Tree, executor: Executor | None) -> find.TraceFiles:
+    """`origin` without copies of its files; those that only workers fetch are looked at here where they may be some."""
+    if executor and tree.url and _fetches_there(origin, tree):
+        return copies.read_once(origin, tree.complete)
+    tree.complete(origin.needed)
+    return copies.read_once(origin)
+
+
+def _fetches_there(origin: find.TraceFiles, tree: remote.Tree) -> bool:
+    """Whether workers of an executor find the files of a store themselves."""
+    # A file that stands for a directory does not say which others there are.
+    return bool(tree.url) and remote.is_shared(tree.url) and {*origin.needed} <= {*origin.files, *origin.summaries}
+
+
 def _read_files(
     origin: find.TraceFiles, tree: remote.Tree, executor: Executor | None = None
 ) -> tuple[list[HostTrace], list[str], list[str]]:
     """What the files hold that a known profiler wrote, the note on others, and why files cannot be read."""
     files = [*origin.files, *origin.summaries]
-    results = [*_results(origin, tree, executor)]
-    errors = {file: result for file, result in zip(files, results, strict=True) if isinstance(result, TraceError)}
-    if len(errors) == len(files):
-        raise errors[files[0]]
-    known = [result for result in results if isinstance(result, HostTrace)]
-    unknown = [file.name for file, result in zip(files, results, strict=True) if result is None]
+    results = dict(zip(files, _results(origin, tree, executor), strict=True))
+    notes = [_one_of_twins(results, *pair) for pair in copies.twins(files)]
+    errors = {file: result for file, result in results.items() if isinstance(result, TraceError)}
+    if len(errors) == len(results):
+        raise next(iter(errors.values()))
+    known = [result for result in results.values() if isinstance(result, HostTrace)]
+    unknown = [file.name for file, result in results.items() if result is None]
     writers = formats.writers(formats.CHROME)
     if not known:
         raise TraceError(
@@ -333,7 +351,31 @@ def _read_files(
             "itself wrote."
         )
     damaged = [str(error).replace(str(file), find.label(file)).rstrip(".") for file, error in errors.items()]
-    return known, [f"Skipped {', '.join(unknown)}: not written by {writers}."] if unknown else [], damaged
+    notes += [f"Skipped {', '.join(unknown)}: not written by {writers}."] if unknown else []
+    return known, [*filter(None, notes)], damaged
+
+
+def _one_of_twins(results: dict[Path, HostTrace | TraceError | None], plain: Path, packed: Path) -> str:
+    """Leave one of two files that have one name, but that one is packed, where the other is damaged, and say so; "",
+    and both, where both are whole and differ."""
+
+    def badness(file: Path) -> tuple[bool, bool, int]:
+        result = results[file]
+        if not isinstance(result, HostTrace):
+            return True, True, 0
+        return False, bool(_damaged(result.trace)), -len(result.trace.events)
+
+    worst = [badness(file) for file in (plain, packed)]
+    if worst[0][1] or worst[1][1]:
+        read, other = (plain, packed) if worst[0] <= worst[1] else (packed, plain)
+        why = "both are damaged, and it holds more" if worst[0][1] == worst[1][1] else "the other is damaged"
+    elif short := [pair for pair in ((plain, packed), (packed, plain)) if copies.is_beginning(*pair)]:
+        ((other, read),) = short
+        why = "the other is cut off"
+    else:
+        return ""
+    del results[other]
+    return f"Of {find.label(plain)} and {packed.name}, which have one name, {read.name} was read: {why}."
 
 
 def _results(
@@ -341,10 +383,8 @@ def _results(
 ) -> Iterator[HostTrace | TraceError | None]:
     """What `_host_trace` gives of each file and then of each summary, or why it cannot be read."""
     divided = origin.files if executor and _is_divided(origin, executor) else ()
-    needed = set(origin.needed)
-    # A file that stands for a directory does not say which others there are.
-    is_fetched_there = bool(tree.url) and remote.is_shared(tree.url) and needed <= {*origin.files, *origin.summaries}
-    here = needed - set(divided if is_fetched_there else ())
+    is_fetched_there = _fetches_there(origin, tree)
+    here = set(origin.needed) - set(divided if is_fetched_there else ())
     tree.complete([*here, origin.capture / capture_facts.NAME])
     if executor and divided:
         # A worker may have started in another directory.

@@ -80,9 +80,13 @@ class TraceFiles:
     @property
     def needed(self) -> tuple[Path, ...]:
         """All files that are opened to read it: with the one file that stands for a directory, the others of that."""
-        others = _BESIDE.get(self.file_type)
-        beside = (each for file in self.files for each in others(file)) if others else ()
+        beside = (each for file in self.files for each in self.parts(file)[1:])
         return (*self.files, *self.summaries, *beside)
+
+    def parts(self, file: Path) -> tuple[Path, ...]:
+        """A file of the trace, and what is read with it where it stands for a directory."""
+        others = _BESIDE.get(self.file_type)
+        return tuple(dict.fromkeys((file, *(others(file) if others and file not in self.summaries else ()))))
 
     @property
     def capture(self) -> Path:

@@ -205,6 +205,29 @@ def test_the_same_file_twice_counts_once():
     assert "copy of rank0.json only repeats what rank0.json contains of rank0: it is not counted twice." in merged.notes
 
 
+US = 10**6
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_file_whose_times_another_tool_has_rounded_only_repeats_the_other(is_first):
+    times = [(at * 10 * US + 312_000, at * 10 * US + 4_700_000) for at in range(9)]
+    rounded = [(round(start / US) * US, round(end / US) * US) for start, end in times]
+    fine = trace_of("rank0", *[("gpu:0", "compute", *each) for each in times])
+    coarse = trace_of("rank0", *[("gpu:0", "compute", *each) for each in rounded], source="copy of rank0.json")
+    merged = merge([coarse, fine] if is_first else [fine, coarse])
+    assert rows(merged) == rows(fine)
+    assert merged.notes == (
+        "copy of rank0.json only repeats what rank0.json contains of rank0: it is not counted twice.",
+    )
+
+
+def test_processes_in_step_whose_times_are_as_fine_are_told_apart():
+    times = [(at * 10 * US + 312_000, at * 10 * US + 4_700_000) for at in range(9)]
+    first = trace_of("localhost", *[("gpu:0", "compute", *each) for each in times])
+    second = trace_of("localhost", *[("gpu:0", "compute", start + 7, end + 9) for start, end in times], source="b.json")
+    assert merge([first, second]).devices["device"].tolist() == ["localhost/gpu:0", "localhost#2/gpu:0"]
+
+
 def test_what_two_windows_of_a_rank_both_hold_counts_once():
     first = trace_of("rank0", *[("gpu:0", "compute", at, at + 5) for at in (0, 10, 20)])
     second = trace_of(

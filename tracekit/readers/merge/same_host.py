@@ -1,5 +1,6 @@
 """Files that name the same host: one file twice, windows of one process, or processes that must be told apart."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -16,6 +17,8 @@ from tracekit.vocabulary.ranks import process_number
 
 # Windows of one process lie nearer to each other: a profiler's schedule skips steps, not hours.
 _ONE_SESSION_PS = 600 * 10**12
+# To microseconds some writers of JSON round, and other tools that write a trace anew.
+_US = 10**6
 # What two rows have in common, beside their times, if they are one.
 _WHAT = {
     "events": ("device", "lane", "name"),
@@ -53,11 +56,18 @@ def tell_apart(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
     Two files of one host name are of one process if the rows that fall into the time of both are the same, or if no
     time is in both and they are at most ten minutes apart: then they are two windows. Otherwise the processes only
     share the name: they are called after their directories, where those are numbered as ranks, else the second is
-    `name#2`.
+    `name#2`. Rows whose times one of the two files has rounded to microseconds are the same as those of the other.
     """
     processes: dict[str, list[list[Part]]] = {}
     notes: list[str] = []
-    for part in sorted(parts, key=lambda part: (part.window() or (part.at_ps, 0))[0]):
+    count = Counter(part.host for part in parts)
+
+    def at(part: Part) -> int:
+        # A rounded one comes behind the one that it may have been made of, as it is the one to give up.
+        start = (part.window() or (part.at_ps, 0))[0]
+        return start + 2 * _US if count[part.host] > 1 and _is_rounded(part) else start
+
+    for part in sorted(parts, key=at):
         of_host = processes.setdefault(part.host, [])
         home = next(
             (
@@ -143,16 +153,37 @@ def _repeats(part: Part, other: Part, what: str) -> NDArray[np.bool_]:
     n = len(table)
     if not n or not len(others):
         return np.zeros(n, bool)
-    columns = [
+    start, end = (
         np.concatenate([table[time].to_numpy() + part.at_ps, others[time].to_numpy() + other.at_ps])
         for time in ("start_ps", "end_ps")
-    ]
+    )
+    texts = []
     for text in _WHAT[what]:
         values = [each[text] for each in (table, others)]
         values = [column.astype(pd.CategoricalDtype(column.cat.categories.astype("str"))) for column in values]
-        columns.append(union_categoricals(values).codes)
-    which, _ = distinct(*columns)
-    return np.isin(which[:n], which[n:])
+        texts.append(union_categoricals(values).codes)
+    times: list[tuple[NDArray[np.int64], ...]] = [(start, end)]
+    if _differ_in_rounding(part, other):
+        # Times that differ by half of a cell or less lie in one cell, or in one of those that begin half a cell later.
+        times = [(start // (2 * _US),), ((start + _US) // (2 * _US),)]
+    repeated = np.zeros(n, bool)
+    for each in times:
+        which, _ = distinct(*each, *texts)
+        repeated |= np.isin(which[:n], which[n:])
+    return repeated
+
+
+def _differ_in_rounding(a: Part, b: Part) -> bool:
+    """Whether only one of two parts has its times rounded to microseconds: else two processes that run in step, each
+    with the same kernels at nearly the same times, would be one."""
+    return _is_rounded(a) != _is_rounded(b)
+
+
+def _is_rounded(part: Part) -> bool:
+    """Whether all device rows begin and end whole microseconds after the first."""
+    events = part.trace.events
+    times = np.concatenate([events["start_ps"].to_numpy(), events["end_ps"].to_numpy()])
+    return bool(len(times) and not ((times - times[0]) % _US).any())
 
 
 def _without_repeats(part: Part, other: Part) -> Part:
