@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from tests import traces
@@ -133,7 +134,7 @@ def test_a_newest_run_of_json_without_events_is_stepped_over_and_said(tmp_path):
         os.utime(file, (1000 + at, 1000 + at))
     trace = read(tmp_path)
     assert (trace.runs, len(trace.events) > 0) == (("a", "b"), True)
-    assert trace.losses["evidence"].tolist() == ["b: it holds no events; a was read instead"]
+    assert trace.losses["evidence"].tolist() == ["b: it holds no events; a was read instead", "rank 1"]
 
 
 @pytest.mark.parametrize(
@@ -382,6 +383,41 @@ def test_a_rank_that_is_missing_is_noted_and_one_given_twice_counts_once(tmp_pat
     repeated = read(tmp_path)
     assert pairs(repeated) == pairs(trace)
     assert any("again.json.gz" in note and "not counted twice" in note for note in repeated.notes)
+
+
+def ranks_of_four(folder, **sizes):
+    """Files of ranks of a job of four, without those whose size is None; "" is that of a file that does not tell it."""
+    document = json.loads(gzip.decompress((ROOT / "tests/data/generated/kineto/rank0.pt.trace.json.gz").read_bytes()))
+    for rank in range(4):
+        size = sizes.get(f"rank{rank}", 4)
+        job = {"rank": rank} | ({"world_size": size} if size else {})
+        if size is not None:
+            (folder / f"rank{rank}.json").write_text(json.dumps(document | {"distributedInfo": job}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("sizes", "note", "lost"),
+    [
+        ({}, None, None),
+        ({"rank1": ""}, None, None),
+        ({"rank3": None}, "The job had 4 ranks: rank 3 is missing.", (1, 4, "rank 3")),
+        ({"rank1": "", "rank3": None}, "The job had 4 ranks: rank 3 is missing.", (1, 4, "rank 3")),
+        (
+            {"rank1": 2, "rank3": None},
+            "The files are of jobs of different sizes: 2 ranks by rank1.json; 4 ranks by rank0.json, rank2.json.",
+            (None, None, "the files are of jobs of different sizes: 2 ranks by rank1.json; 4 ranks by rank0.json, "
+             "rank2.json"),
+        ),
+    ],
+)  # fmt: skip
+def test_the_files_that_tell_the_size_of_the_job_tell_it_for_the_others(tmp_path, sizes, note, lost):
+    trace = read(ranks_of_four(tmp_path, **sizes))
+    found = trace.losses[trace.losses["what"] == "ranks"].astype(object)
+    rows = [tuple(None if pd.isna(value) else value for value in row) for row in found.iloc[:, 2:].to_numpy()]
+    assert rows == ([lost] if lost else [])
+    assert [each for each in trace.notes if "The job had" in each or "jobs of" in each] == ([note] if note else [])
+    assert completeness(timeline_of(trace)).is_complete is (lost is None)
 
 
 @pytest.mark.parametrize("case", traces.cases(*JOBS))

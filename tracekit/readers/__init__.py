@@ -30,7 +30,7 @@ from tracekit.readers.formats import NSYS_PARQUET, SUMMARY, FileType
 from tracekit.readers.losses import Lost
 from tracekit.readers.summary import HostTrace
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, Trace
-from tracekit.units import spelt
+from tracekit.units import quantity, spelt
 from tracekit.vocabulary import rules
 from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters
 from tracekit.vocabulary.ranks import missing_machines, process_number
@@ -110,7 +110,9 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
     files = len(origin.files) + len(origin.summaries) + len(origin.unreadable)
     lost = _lost_files([*origin.unreadable, *damaged], files)
     lost += [Lost(Loss.RUNS, 1, None, why) for why in origin.newer]
-    sizes = {host.world_size for host in hosts}
+    size, unlike, of_sizes = _size_of_job(hosts)
+    lost += of_sizes
+    unknown += unlike
     capture, of_capture = capture_facts.read(origin.capture)
     if not capture:
         of_host = next((host.capture for host in hosts if host.capture is not None), None)
@@ -118,20 +120,23 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
         of_capture += of_summary
     lost += of_capture
     machines = (capture or {}).get("machines", {})
-    several = tree.path.is_dir() and len(sizes) == 1
 
     def merged(_: Path) -> Trace:
-        return merge.merge([host.trace for host in hosts], sizes.pop() if several else None, machines or None)
+        return merge.merge([host.trace for host in hosts], size if tree.path.is_dir() else None, machines or None)
 
     trace = _guarded(merged, tree.path)
     absent = [name for name in machines if name not in set(trace.hosts["host"])]
     if absent and len(trace.hosts) + len(absent) == len(machines):  # hosts are called as their files are
+        if tree.path.is_dir() and Loss.RANKS not in {*trace.losses["what"]}:
+            lost.append(Lost(Loss.RANKS, len(absent), len(machines), _few(absent)))
         unknown.append(
             f"{capture_facts.NAME} names {len(machines)} processes, and the files of {len(absent)} are not here "
             f"({_few(absent)}): copy them into {origin.capture}."
         )
     elif not origin.unreadable and not machines:
-        unknown += _missing_machines(trace, [file.name for file in (*origin.files, *origin.summaries)])
+        of_names, without = _missing_machines(trace, [file.name for file in (*origin.files, *origin.summaries)])
+        unknown += of_names
+        lost += without
     of_hosts = dict.fromkeys(note for host in hosts for note in host.notes)
     return trace.changed(
         runs=origin.runs,
@@ -146,9 +151,24 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
-def _missing_machines(trace: Trace, files: Collection[str]) -> list[str]:
-    """The note on the machines of which no file is there, where the size of the job, the equal number of devices of all
-    others and their names tell; the `files` of a run are called after machines, those too that could not be read."""
+def _size_of_job(hosts: Sequence[HostTrace]) -> tuple[int | None, list[str], list[Lost]]:
+    """How many ranks the job had by those of the files that tell, None where they contradict each other; and the note
+    and the loss where they do, as then nobody knows which ranks are missing."""
+    by_size: dict[int, list[str]] = {}
+    for host in hosts:
+        if host.world_size is not None:
+            by_size.setdefault(host.world_size, []).append(find.label(Path(host.trace.source)))
+    if len(by_size) < 2:
+        return next(iter(by_size), None), [], []
+    told = "; ".join(f"{quantity(size, 'rank')} by {_few(names)}" for size, names in sorted(by_size.items()))
+    why = f"the files are of jobs of different sizes: {told}"
+    return None, [f"{why[0].upper()}{why[1:]}."], [Lost(Loss.RANKS, None, None, why)]
+
+
+def _missing_machines(trace: Trace, files: Collection[str]) -> tuple[list[str], list[Lost]]:
+    """The note on the machines of which no file is there, and their loss, where the size of the job, the equal number
+    of devices of all others and their names tell; the `files` of a run are called after machines, those too that could
+    not be read."""
     sizes = trace.hosts["world_size"].dropna().unique()
     hosts = {str(host) for host in trace.hosts["host"]}
     host, device = (trace.events[column].cat for column in ("host", "device"))
@@ -156,7 +176,7 @@ def _missing_machines(trace: Trace, files: Collection[str]) -> list[str]:
     pairs = rising(host.codes.to_numpy().astype(np.int64) * several + device.codes.to_numpy())
     devices = set(np.bincount(pairs // several, minlength=len(hosts)).tolist())
     if len(sizes) != 1 or len(devices) != 1 or not (of_each := devices.pop()) or sizes[0] % of_each:
-        return []
+        return [], []
     machines = int(sizes[0]) // of_each
     # Behind the name of a machine a file's says what it is, and a machine's own name may hold dots.
     starts = [[name[:at] for at, letter in enumerate(name) if letter == "."] or [name] for name in files]
@@ -164,11 +184,12 @@ def _missing_machines(trace: Trace, files: Collection[str]) -> list[str]:
     are_ranks = any(map(process_number, hosts))  # which are told
     absent = missing_machines(names, machines) if 2 < len(names) < machines and not are_ranks else []
     if not absent:
-        return []
-    return [
+        return [], []
+    note = (
         f"The job had {sizes[0]} devices on {machines} hosts, {of_each} on each: {_few(absent)} "
         f"{'is' if len(absent) == 1 else 'are'} missing, no file of {'it' if len(absent) == 1 else 'them'} is here."
-    ]
+    )
+    return [note], [Lost(Loss.RANKS, len(absent), machines, _few(absent))]
 
 
 def _of_failed(capture: Mapping[str, Any] | None) -> list[str]:

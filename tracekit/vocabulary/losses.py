@@ -18,6 +18,8 @@ class Loss(StrEnum):
     END = "end"
     # Of a device that was recorded for a part of the time only; what others did meanwhile is there.
     COLLECTIVES = "collectives"
+    # Of which no file is there: what there is of the others is whole.
+    RANKS = "ranks"
     # What is damaged, and was not read.
     RUNS = "runs"
     FILES = "files"

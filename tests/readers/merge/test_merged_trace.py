@@ -306,6 +306,28 @@ def test_missing_ranks_of_a_numbered_set_are_noted(names, world_size, notes):
     assert [note for note in merge([rank(name, 300) for name in names], world_size).notes if "missing" in note] == notes
 
 
+@pytest.mark.parametrize(
+    ("names", "world_size", "lost"),
+    [
+        (("rank0", "rank1"), 2, []),
+        (("rank0", "rank1"), 3, [(1, 3, "rank 2")]),
+        (("rank0", "rank3"), None, [(2, None, "ranks 1-2")]),
+        (("rank0", "rank0", "rank1"), 2, []),
+        (("rank0", "rank0", "rank2"), 3, [(None, 3, "rank 0 is there more than once, and none is rank 1")]),
+        (("rank0", "rank2", "rank7"), 3, [(None, 3, "rank 7 is none of these, and none is rank 1")]),
+        (("rank0", "rank1", "rank7"), 2, [(None, 2, "rank 7 is none of these")]),
+    ],
+)
+def test_ranks_of_which_there_is_no_file_are_lost_and_not_claimed_where_numbers_contradict(names, world_size, lost):
+    works = [[("gpu:0", "compute", 20 * k + at, 20 * k + at + 9) for k in range(4)] for at in range(len(names))]
+    merged = merge([trace_of(name, *work) for name, work in zip(names, works, strict=True)], world_size)
+    found = merged.losses[["what", "lost", "total", "evidence"]].astype(object)
+    assert [tuple(row) for row in found.where(found.notna(), None).to_numpy()] == [("ranks", *each) for each in lost]
+    assert any("missing" in note for note in merged.notes) is any(each[0] is not None for each in lost)
+    contradicts = len(set(names)) < len(names) or "rank7" in names
+    assert any("a number of one is damaged" in note for note in merged.notes) is contradicts
+
+
 def test_ranks_are_counted_by_file_names_where_hosts_have_no_number():
     merged = merge([rank("a", 300, source="x/rank_0.json"), rank("b", 300, source="x/rank_2.json")])
     assert "The files are numbered up to 2: rank 1 is missing." in merged.notes

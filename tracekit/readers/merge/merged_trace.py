@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from tracekit.columns import categorical, concat, distinct, frame, places_of
 from tracekit.devices import natural, on_host
+from tracekit.readers import losses
+from tracekit.readers.losses import Lost
 from tracekit.readers.merge import clock_alignment, same_host, shared_ends
 from tracekit.readers.merge.clock_alignment import Clock, listing
 from tracekit.readers.merge.clock_fit import UNCHANGED, Line
 from tracekit.readers.merge.same_host import Part
-from tracekit.trace import FRAME_COLUMNS, HOST_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
+from tracekit.trace import FRAME_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
 from tracekit.units import others
+from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.ranks import process_number
 
 Numbers = NDArray[np.int64]
@@ -31,6 +34,7 @@ _DEVICES = ("device", "on_device")
 _ON_AXIS = ("events", "spans", "host_work", "launches", "syncs", "memory")
 _PLURAL = {"process": "processes"}
 _FEW = 2  # so many notes that differ only in their figures are all shown
+_MOST_LISTED = 8  # ranks by their numbers
 _FIGURE = re.compile(r"\d+")
 
 
@@ -40,13 +44,13 @@ def merge(traces: Sequence[Trace], world_size: int | None = None, machines: Mapp
     Every host has a name of its own, and with several hosts every device is `host/device`. Times are on one axis, whose
     0 is the earliest event of any file; clocks are compared and corrected as `clock_alignment.align` says, and what
     cannot be compared has a `clock` of its own. A file that is there twice counts once. `world_size`: how many ranks
-    the job had, if that is known; ranks that are missing are noted. `machines`: the machine of a host, where that is
-    known; hosts of one machine have its clock. One trace keeps its names.
+    the job had, if that is known; ranks that are missing are noted, and lost. `machines`: the machine of a host, where
+    that is known; hosts of one machine have its clock. One trace keeps its names.
     """
     parts, notes = _on_one_axis(traces)
     if len(traces) == 1:
-        lacking = _missing(parts, world_size) if world_size else []
-        return traces[0].changed(notes=(*lacking, *traces[0].notes)) if lacking else traces[0]
+        lacking, absent = _missing(parts, world_size) if world_size else ([], [])
+        return _changed_by(traces[0], lacking, absent) if lacking else traces[0]
     parts, host_notes = same_host.tell_apart(parts)
     parts.sort(key=lambda part: natural(part.host))
     hosts = list(dict.fromkeys(part.host for part in parts))
@@ -57,6 +61,7 @@ def merge(traces: Sequence[Trace], world_size: int | None = None, machines: Mapp
     lines = [_line(clocks[part.host]) for part in parts]
     zero = min(part.at_ps + line.shift(part.at_ps) for part, line in zip(parts, lines, strict=True))
     tables: dict[str, Any] = {name: _corrected(joined.pop(name), lines, zero) for name in _ON_AXIS}
+    lacking, absent = _missing(parts, world_size)
     tables["events"]["op"] = ops.renumbered([part.trace.events["op"] for part in parts])
     return Trace(
         **tables | {"events": _on_clocks(tables["events"], clocks)},
@@ -64,8 +69,8 @@ def merge(traces: Sequence[Trace], world_size: int | None = None, machines: Mapp
         operands=ops.operands,
         devices=_joined("devices", parts, several).table.drop_duplicates("device").reset_index(drop=True),
         hosts=_host_table(parts, clocks, zero),
-        losses=_joined("losses", parts, several).table,
-        notes=(*clock_notes, *_missing(parts, world_size), *notes, *host_notes, *_host_notes(parts)),
+        losses=concat(LOSS_COLUMNS, [losses.table("", absent), _joined("losses", parts, several).table]),
+        notes=(*clock_notes, *lacking, *notes, *host_notes, *_host_notes(parts)),
         source=traces[0].source,
         format="+".join(dict.fromkeys(trace.format for trace in traces)),
     )
@@ -232,23 +237,54 @@ def _host_table(parts: Sequence[Part], clocks: Mapping[str, Clock], zero: int) -
     return table.assign(**{name: categorical([row[name] for row in rows], np.arange(len(rows))) for name in texts})
 
 
-def _missing(parts: Sequence[Part], world_size: int | None) -> list[str]:
-    """The note on processes that are not there, by their numbers; none where they are not numbered."""
+def _changed_by(trace: Trace, notes: Sequence[str], lost: Sequence[Lost]) -> Trace:
+    table = concat(LOSS_COLUMNS, [losses.table("", lost), trace.losses])
+    return trace.changed(losses=table, notes=(*notes, *trace.notes))
+
+
+def _missing(parts: Sequence[Part], world_size: int | None) -> tuple[list[str], list[Lost]]:
+    """The note on processes that are not there, by their numbers, and their loss; none where they are not numbered.
+
+    Where several processes have one number, or one has none of the job's, that may be wrong: then no other one is said
+    to be missing.
+    """
     for names in ([part.host for part in parts], [Path(part.trace.source).name for part in parts]):
         numbered = [number for number in map(process_number, names) if number]
         if len(numbered) == len(parts) and len({word for word, _ in numbered}) == 1:
             break
     else:
-        return []
+        return [], []
     word = numbered[0][0]
+    plural = _PLURAL.get(word, f"{word}s")
     numbers = {number for _, number in numbered}
     first = min(0, *numbers) if word == "rank" else min(1, *numbers)
-    count, absent = others(numbers, max(*numbers, (world_size or 0) - 1), first)
-    if not count:
-        return []
+    last = world_size - 1 if world_size and word == "rank" else max(*numbers, (world_size or 0) - 1)
+    count, absent = others(numbers, last, first)
     of = f"The job had {world_size} ranks" if world_size else f"The files are numbered up to {max(numbers)}"
-    plural = _PLURAL.get(word, f"{word}s")
-    return [f"{of}: {f'{word} {absent} is' if count == 1 else f'{plural} {absent} are'} missing."]
+    which = f"{word} {absent}" if count == 1 else f"{plural} {absent}"
+    of_host = {(part.host, number) for part, (_, number) in zip(parts, numbered, strict=True)}
+    doubts = {
+        "there more than once": sorted(each for each, n in Counter(number for _, number in of_host).items() if n > 1),
+        "none of these": sorted(number for number in numbers if number > last),
+    }
+    if any(doubts.values()) and (count or world_size):
+        said = [
+            f"{word if len(each) == 1 else plural} {_listed(each)} {'is' if len(each) == 1 else 'are'} {what}"
+            for what, each in doubts.items()
+            if each
+        ]
+        why = ", and ".join([*said, *([f"none {'is' if count == 1 else 'are'} {which}"] if count else [])])
+        note = f"{of}, but {why}: the files are of several jobs, or a number of one is damaged."
+        return [note], [Lost(Loss.RANKS, None, world_size, why)] if count or doubts["none of these"] else []
+    if not count:
+        return [], []
+    note = f"{of}: {which} {'is' if count == 1 else 'are'} missing."
+    return [note], [Lost(Loss.RANKS, count, world_size, which)]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - _MOST_LISTED} more" if len(numbers) > _MOST_LISTED else ""
+    return ", ".join(map(str, numbers[:_MOST_LISTED])) + more
 
 
 def _host_notes(parts: Sequence[Part]) -> list[str]:

@@ -31,7 +31,12 @@ def section(result: Completeness) -> Section | None:
         return None
     sentences = [*([f"{result.waiting} {_WAITING} {_ALL_RANKS}"] if result.waiting else [])]
     sentences += [result.bounds] if result.bounds else []
-    sentences += [_lost(loss) for loss in records(result.losses)]
+    sentences += [
+        _lost(loss)
+        for loss in records(result.losses)
+        # Of groups whose ranks are missing what stands above says more.
+        if not (len(result.groups) and loss["what"] == Loss.RANKS and pd.notna(loss["lost"]))
+    ]
     if result.rows:
         sentences.append(_SHARES if result.shares else _ROWS)
     return Section(
@@ -107,6 +112,12 @@ def _lost(loss: dict[str, Any]) -> str:
                 f"{host}{of} collectives have no row of a device that takes part{evidence}: it was not recorded then. "
                 "It was not idle, and whom the others waited for is not known."
             )
+        case Loss.RANKS if lost:
+            what = "rank or host" if loss["lost"] == 1 and not has_total else "ranks or hosts"
+            are = "is" if loss["lost"] == 1 else "are"
+            return f"{host}{of} {what} of the job {are} not in the trace{evidence}. {_ALL_RANKS}"
+        case Loss.RANKS:
+            return f"{host}which ranks are missing is not known{evidence}. Give the files of one job, as one directory."
         case Loss.END:
             return f"{host}the profile ended before the program did{evidence}: what came after is not in it."
         case _:
