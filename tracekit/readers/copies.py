@@ -42,10 +42,11 @@ def read_once(origin: TraceFiles, complete: Callable[[Iterable[Path]], None] | N
 
     groups = _alike([files], of_parts(_size))
     groups = _alike(groups, of_parts(_head))
-    mixed, alike = [], []
+    mixed: list[list[Path]] = []
+    alike: list[list[Path]] = []
     for group in groups:
-        kinds = _by(group, of_parts(_is_packed))
-        (mixed if len(kinds) > 1 else alike).append(group)
+        is_mixed = len(_by(group, of_parts(_is_packed))) > 1
+        (mixed if is_mixed else alike).append(group)  # samples are of files of one kind only
     groups = _alike([*mixed, *_alike(alike, of_parts(_samples))], of_parts(_digest))
     copies = {copy: first for first, *others in (sorted(group, key=_preferred) for group in groups) for copy in others}
     if not copies:
