@@ -236,8 +236,8 @@ def test_every_command_takes_urls(memory, capsys, tmp_path):
 
 
 def test_summaries_of_hosts_in_a_store_stand_for_their_traces_there(memory):
-    for rank in (0, 1):
-        put(memory, FIRST, f"/run/rank{rank}/host.xplane.pb")
+    for rank, source in enumerate((FIRST, SECOND)):
+        put(memory, source, f"/run/rank{rank}/host.xplane.pb")
         file = tracekit.summarise(f"memory://run/rank{rank}/host.xplane.pb", "memory://summaries")
         assert file == f"memory://summaries/rank{rank}-host.tracekit.zip"
     assert names(memory, "memory://summaries") == {"rank0-host.tracekit.zip", "rank1-host.tracekit.zip"}
