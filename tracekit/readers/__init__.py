@@ -100,6 +100,7 @@ def read(
 
 def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) -> Trace:
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
+    files = len(origin.files) + len(origin.summaries) + len(origin.unreadable)
     origin = _read_once(origin, tree, executor)
     hosts, unknown, damaged = _read_files(origin, tree, executor)
     hosts, without_events = _with_events(hosts)
@@ -107,7 +108,6 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
     hosts, notes = _of_one_profiler(hosts)
     hosts, left_out = _whole_of_many(hosts)
     damaged += left_out
-    files = len(origin.files) + len(origin.summaries) + len(origin.unreadable)
     lost = _lost_files([*origin.unreadable, *damaged], files)
     lost += [Lost(Loss.RUNS, 1, None, why) for why in origin.newer]
     size, unlike, of_sizes = _size_of_job(hosts)
