@@ -195,9 +195,11 @@ def test_what_cannot_be_summarised_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(TracekitError, match="cannot be written: "):
         summarise(source, tmp_path / "taken" / "s.zip")
     two = tmp_path / "two"
-    for host in "ab":
-        (two / host).parent.mkdir(exist_ok=True)
-        shutil.copy(source, two / f"{host}.xplane.pb")
+    two.mkdir()
+    shutil.copy(source, two / "a.xplane.pb")
+    shutil.copy(source, two / "b.xplane.pb")
+    with (two / "b.xplane.pb").open("ab") as file:
+        file.write(b"\x22\x01b")  # a hostname more: no copy
     with pytest.raises(TracekitError, match=r"holds the files of 2 hosts or ranks, .* such as .*a.xplane.pb"):
         summarise(two)
     assert not (tmp_path / "summaries").exists()
