@@ -140,10 +140,10 @@ def test_a_path_that_is_not_utf8_is_told_in_one_way(tmp_path, capsys, monkeypatc
 
 def test_a_host_is_no_formula_in_the_csv_of_a_report(tmp_path):
     kernel = {"ph": "X", "cat": "kernel", "name": "k", "ts": 0, "dur": 5, "pid": 0, "tid": 7, "args": {"device": 0}}
-    for host in ("=cmd|'calc'!A1", "b"):
+    for name, host in enumerate(("=cmd|'calc'!A1", "b")):  # copies of one file would be one host
         file = tmp_path / "run" / f"{host}.1700000000000.pt.trace.json"
         file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [kernel]}))
+        file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [kernel | {"name": f"k{name}"}]}))
     tracekit.report(tmp_path / "run", tmp_path / "out")
     with (tmp_path / "out" / "overlap.csv").open(newline="") as file:
         assert {row["device"] for row in csv.DictReader(file)} == {
