@@ -585,12 +585,15 @@ def _near(space: XSpace) -> tuple[XSpace, list[Lost]]:
     """The events without those whose times are further from the others than a profile lasts, and how many they are."""
     used = [plane for plane in space.planes if len(plane)]
     stamps = [np.array([line.timestamp_ns for line in plane.lines], np.int64) for plane in used]
-    edges = [edge for plane, stamps_of in zip(used, stamps, strict=True) for edge in _edges(plane, stamps_of)]
     stated = _stated_ps(space)
     limit = min(_longest_ps(space) + (0 if stated is None else _ANOTHER_CLOCK_PS), _FURTHEST_PS)
     low, high = _bounds(space, stamps)
-    if not used or (max(edges) - min(edges) <= limit and low <= min(edges) and max(edges) <= high):
+    if not used:
         return space, []
+    for edges_of in (_outer_edges, _edges):  # the first takes a tenth of the time, and mostly is enough
+        edges = [edge for plane, stamps_of in zip(used, stamps, strict=True) for edge in edges_of(plane, stamps_of)]
+        if max(edges) - min(edges) <= limit and low <= min(edges) and max(edges) <= high:
+            return space, []
     times = [stamps_of[plane.line] * 1000.0 + plane.offset_ps for plane, stamps_of in zip(used, stamps, strict=True)]
     middle = _middle(np.concatenate(times))
     near = [np.abs(time - middle) <= limit for time in times]
@@ -610,6 +613,12 @@ def _middle(times: NDArray[np.floating[Any]]) -> float:
     """That of the times which stands in their middle, where np.median may be between two."""
     half = (len(times) - 1) // 2
     return float(np.partition(times, half)[half])
+
+
+def _outer_edges(plane: Plane, stamps: NDArray[np.int64]) -> tuple[float, float]:
+    """Times in ps before and after which no event of a plane begins; `stamps` are those of its lines."""
+    low, high = (int(edge(stamps)) * 1000.0 + int(edge(plane.offset_ps)) for edge in (np.min, np.max))
+    return low, high
 
 
 def _edges(plane: Plane, stamps: NDArray[np.int64]) -> tuple[float, float]:
