@@ -165,7 +165,7 @@ def _write(
     shown = part.of(timeline) if part and timeline else timeline
     picture = _PICTURE if timeline and not _no_picture() else None
     breakdowns = [report.whole, *report.parts.values()]
-    overlap = pd.concat([part.overlap.assign(phase=part.label) for part in breakdowns], ignore_index=True)
+    overlap = pd.concat([each.overlap.assign(phase=each.label) for each in breakdowns], ignore_index=True)
     for name in overlap.select_dtypes(["str", "object", "category"]):
         overlap[name] = overlap[name].astype("str").map(no_formula, na_action="ignore")
     try:

@@ -193,7 +193,7 @@ class _Saved:
 
     def _frame(self, stem: str, name: str, empty: pd.DataFrame) -> pd.DataFrame:
         content = regular_bytes(self.place / FRAMES / f"{stem}.parquet")
-        if self._digests.get(stem, _digest(content)) != _digest(content):
+        if stem in self._digests and self._digests[stem] != _digest(content):
             raise ValueError(f"{FRAMES}/{stem}.parquet is not the one that was saved with {SUMMARY}")
         # pandas' own opens each file as a data set, which takes twice as long; a frame is too small for threads.
         with self._files.opened(content) as file:

@@ -54,7 +54,7 @@ class Classification:
     known_by: KnownBy
 
 
-# One object for all that are alike: of 500,000 names these would take 60 MB.
+# One object for all that are alike: of 500,000 names these would take some 30 MB.
 _shared = lru_cache(2**7)(Classification)
 
 

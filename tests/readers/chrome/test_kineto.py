@@ -74,9 +74,11 @@ def test_a_kernel_outside_of_the_record_window_is_lost(tmp_path, marks, ts, is_l
         assert trace.events["start_ps"].tolist() == [(first + at) * 10**6 for at in range(0, 30, 10)]
 
 
-def test_kernels_of_another_clock_than_the_record_window_are_no_loss(tmp_path):
-    trace = trace_of(tmp_path, *(kernel("k", 5_000_000 + at) for at in range(3)), *MARKS)
-    assert (len(trace.events), len(trace.losses)) == (3, 0)
+@pytest.mark.parametrize("near", [0, 3])
+def test_kernels_of_another_clock_than_the_record_window_are_no_loss(tmp_path, near):
+    inside = [kernel("k", 1_000_010 + 10 * at) for at in range(near)]
+    trace = trace_of(tmp_path, *inside, *(kernel("k", 5_000_000 + at) for at in range(2)), *MARKS)
+    assert (len(trace.events), len(trace.losses)) == (near + 2, 0)
 
 
 def test_a_small_file_says_who_ran_where_and_when():

@@ -166,7 +166,7 @@ SECOND = 10**9
         (10 * SECOND, 12 * SECOND, True),
         (10 * SECOND, -2 * SECOND, True),
         (None, 12 * SECOND, False),
-        # Where most are outside, the session is on another clock.
+        # Where more than a few are outside, the session is on another clock.
         (4 * SECOND, 12 * SECOND, False),
     ],
 )

@@ -145,6 +145,15 @@ def test_an_event_that_begins_long_before_or_after_the_profile_is_lost(tmp_path,
     assert ("late" not in trace.events["name"].tolist(), len(trace.losses)) == (is_lost, is_lost)
 
 
+def test_where_more_than_a_few_events_are_outside_of_the_profile_its_time_is_not_believed(tmp_path):
+    plane = PlaneText("/device:GPU:0")
+    for at_ns in (0, 9000, 18_000, 201 * 10**6, 202 * 10**6):
+        plane.event("Stream #1(Compute)", "k", at_ns, 7)
+    session = PlaneText("Task Environment", profile_start_time=18 * 10**17, profile_stop_time=18 * 10**17 + 10**8)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text() + session.text()))
+    assert (len(trace.events), len(trace.losses)) == (5, 0)
+
+
 def test_a_device_whose_clock_is_another_one_keeps_its_events(tmp_path):
     plane = PlaneText("/device:GPU:0")
     plane.event("Stream #1(Compute)", "k", 0, 7).event("Stream #1(Compute)", "l", 9, 7)

@@ -61,6 +61,7 @@ _HALF_A_PERCENT_WARPS = 0.32
 # marks where that begins and ends; the clocks of devices may be off by some ms.
 _WINDOW_BEGIN, _WINDOW_END = "Iteration Start: ", "Record Window End"
 _OFF_PS = 10**11
+_FEW = 0.01
 
 
 class _Work(msgspec.Struct, gc=False):
@@ -106,7 +107,7 @@ class _Annotation(msgspec.Struct):
 def outside_window(document: Document) -> NDArray[np.bool_]:
     """Which kernels, copies and memsets are more than a tenth of a second outside of the record window, (n,).
 
-    None where the document does not say when that ended, or most of them are, so that they are on another clock.
+    None where the document does not say when that ended, or more than a few are, so that they are on another clock.
     """
     nothing = np.zeros(len(document), bool)
     is_end, is_begin = (
@@ -121,7 +122,7 @@ def outside_window(document: Document) -> NDArray[np.bool_]:
     outside: NDArray[np.bool_] = work & (start > start[is_end].max() + _OFF_PS)
     if is_begin.any():
         outside |= work & (start < start[is_begin].min() - _OFF_PS)
-    return outside if 2 * np.count_nonzero(outside) < np.count_nonzero(work) else nothing
+    return outside if np.count_nonzero(outside) <= max(1, _FEW * np.count_nonzero(work)) else nothing
 
 
 def read(

@@ -5,7 +5,6 @@ only those; synchronisation, events and page faults are none. Spans are NVTX ran
 that started a row, and those that should have and have none.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +57,7 @@ _PS_PER_NS = 1000
 _FURTHEST_NS = 2**61 // _PS_PER_NS
 # What was on the way when the session ended may be recorded.
 _ENDING_NS = 10**9
+_FEW = 0.01
 _API_VERSION = re.compile(r"_v\d+$")
 
 
@@ -110,7 +110,7 @@ def _read(path: Path, is_damaged: bool) -> Trace:
     with opened(path, is_damaged) as export:
         work, notes = cuda.work(export)
         ranges, nvtx_notes = nvtx.read(export)
-        bounds = _bounds(export, _middle(work, ranges))
+        bounds = _bounds(export, work, ranges)
         work, ranges = _near(export, bounds, work), _near(export, bounds, ranges)
         host = machine.host(export)
         work, all_calls, id_notes = _with_unique_ids(export, work, _near(export, bounds, cuda.calls(export)))
@@ -216,19 +216,19 @@ def _middle(*events: Work | Ranges) -> float:
     return float(np.partition(starts, half)[half])
 
 
-def _bounds(export: Export, middle: float) -> tuple[float, float, str]:
-    """The times in ns between which all events are, of which one in their middle is at `middle`, and what others are.
+def _bounds(export: Export, *events: Work | Ranges) -> tuple[float, float, str]:
+    """The times in ns between which all events of an export are, and what others are.
 
-    Those of the session, where the export tells them and most events are inside; else those between which int64
-    picoseconds hold the times.
+    Those of the session, where the export tells them and no more than a few of these `events` are outside; else those
+    between which int64 picoseconds hold the times.
     """
     begin, end = machine.session_ns(export)
-    if begin <= middle <= end < math.inf and end - begin < _FURTHEST_NS:
-        return (
-            begin - _ENDING_NS,
-            end + _ENDING_NS,
-            "their times are outside of the session",
-        )
+    low, high = begin - _ENDING_NS, end + _ENDING_NS
+    starts = np.concatenate([each.start_ns for each in events])
+    outside = np.count_nonzero((starts < low) | (starts > high))
+    if end - begin < _FURTHEST_NS and outside <= max(1, _FEW * len(starts)):
+        return low, high, "their times are outside of the session"
+    middle = _middle(*events)
     return middle - _FURTHEST_NS, middle + _FURTHEST_NS, "their times are more than 26 days from the others"
 
 

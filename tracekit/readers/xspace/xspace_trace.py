@@ -77,9 +77,10 @@ _SESSION = "Task Environment"
 _HOST = "/host:CPU"
 # No event of a profile is as long as this, a day; where the profile says how long it was, none is longer than that. The
 # profiler takes the time before it starts and after it has stopped (xla/tsl/profiler/lib/profiler_session.cc): no event
-# begins outside of that by more than the clock of a device may be off, a tenth of a second. Where most of a plane do,
-# its clock is another one, and each has to be within a minute and the profile's length of the others.
+# begins outside of that by more than the clock of a device may be off, a tenth of a second. Where more than a few of a
+# plane do, its clock is another one, and each has to be within a minute and the profile's length of the others.
 _LONGEST_PS, _OFF_PS, _ANOTHER_CLOCK_PS = 86_400 * 10**12, 10**11, 60 * 10**12
+_FEW = 0.01
 _FURTHEST_PS = 2**61  # int64 holds twice the distance between such times
 _MODEL = ("gpu_device_name", "device_type_string", "device_vendor")
 _NUMBERS = ("memory_bandwidth", "peak_hbm_bw_gigabytes_per_second", "peak_teraflops_per_second")
@@ -588,18 +589,16 @@ def _near(space: XSpace) -> tuple[XSpace, list[Lost]]:
     stated = _stated_ps(space)
     limit = min(_longest_ps(space) + (0 if stated is None else _ANOTHER_CLOCK_PS), _FURTHEST_PS)
     low, high = _bounds(space, stamps)
-    if not used:
+    edges = [edge for plane, stamps_of in zip(used, stamps, strict=True) for edge in _edges(plane, stamps_of)]
+    if not used or (max(edges) - min(edges) <= limit and low <= min(edges) and max(edges) <= high):
         return space, []
-    for edges_of in (_outer_edges, _edges):  # the first takes a tenth of the time, and mostly is enough
-        edges = [edge for plane, stamps_of in zip(used, stamps, strict=True) for edge in edges_of(plane, stamps_of)]
-        if max(edges) - min(edges) <= limit and low <= min(edges) and max(edges) <= high:
-            return space, []
     times = [stamps_of[plane.line] * 1000.0 + plane.offset_ps for plane, stamps_of in zip(used, stamps, strict=True)]
     middle = _middle(np.concatenate(times))
     near = [np.abs(time - middle) <= limit for time in times]
     for time, each in zip(times, near, strict=True):
-        if low <= _middle(time) <= high:
-            each &= (low <= time) & (time <= high)
+        inside = (low <= time) & (time <= high)
+        if len(time) - np.count_nonzero(inside) <= max(1, _FEW * len(time)):
+            each &= inside
     lost = sum(int(np.count_nonzero(~each)) for each in near)
     if not lost:
         return space, []
@@ -613,12 +612,6 @@ def _middle(times: NDArray[np.floating[Any]]) -> float:
     """That of the times which stands in their middle, where np.median may be between two."""
     half = (len(times) - 1) // 2
     return float(np.partition(times, half)[half])
-
-
-def _outer_edges(plane: Plane, stamps: NDArray[np.int64]) -> tuple[float, float]:
-    """Times in ps before and after which no event of a plane begins; `stamps` are those of its lines."""
-    low, high = (int(edge(stamps)) * 1000.0 + int(edge(plane.offset_ps)) for edge in (np.min, np.max))
-    return low, high
 
 
 def _edges(plane: Plane, stamps: NDArray[np.int64]) -> tuple[float, float]:
