@@ -22,6 +22,7 @@ from tracekit.analysis.machine import LOAD_COLUMNS, Machine
 from tracekit.analysis.overlap import breakdown, partition
 from tracekit.analysis.phases import phases
 from tracekit.analysis.slow_groups import GROUP_COLUMNS
+from tracekit.analysis.steps import DEVICE_COLUMNS, STEP_COLUMNS
 from tracekit.columns import concat, frame
 from tracekit.timeline.instances import Unseen, unseen
 from tracekit.timeline.timeline import timeline_of
@@ -536,3 +537,25 @@ def test_contention_of_memory_says_where_memsets_are_part_of_it(kind, other, tol
     (finding,) = advice.contention(marks, inside, Machine(frame(LOAD_COLUMNS)))
     figures = {"phase": "both", "overlap_ratio": 1.0, "stretch": 2.0, "device": "cpu:0", "kind": kind}
     assert (finding.cost_ps, finding.evidence) == (100, figures | told)
+
+
+def test_steps_that_get_slower_are_told_with_what_they_took_longer_than_the_first():
+    steps = NOTHING.steps
+    wall = [100, 100, 100, 100, 105, 105, 105, 105, 110, 110, 110, 110]
+    ends = np.cumsum(wall)
+    table = frame(
+        STEP_COLUMNS,
+        {"clock": [""] * 12, "name": ["train"] * 12, "start_ps": ends - wall, "end_ps": ends, "wall_ps": wall}
+        | {"left_out": [None] * 12, "step": range(12), "marked_by": ["step"] * 12, "compile_ps": [0] * 12}
+        | {"rows": [1] * 12, "rows_by_time": [0] * 12, "outlier": [False] * 12, "did_nothing": [0] * 12},
+    )
+    spent = {"place": range(12), "device": ["gpu:0"] * 12, "wall_ps": wall, "busy_ps": wall, "compute": wall}
+    others = dict.fromkeys(set(DEVICE_COLUMNS) - set(spent) - {"last_end_ps"}, [0] * 12)
+    by_device = frame(DEVICE_COLUMNS, spent | others | {"rows": [1] * 12, "did_nothing": [False] * 12})
+    slower = replace(steps, table=table, by_device=by_device, lacking="")
+    window = partition(events(("gpu:0", "compute", 0, 2990)))
+    evidence = {"name": "train", "steps": 12, "first_ps": 100, "last_ps": 110, "part": "compute", "grown_ps": 10}
+    evidence |= {"same_events": True, "device": "gpu:0"}
+    assert advice.slowing_down(window, slower) == Finding("slower_steps", 60, 60 / 2990, evidence)
+    assert advice.slowing_down(partition(events(("gpu:0", "compute", 0, 3010))), slower) is None
+    assert advice.slowing_down(window, steps) is None

@@ -627,3 +627,24 @@ def test_launched_work_is_of_the_step_that_launched_it_which_ends_when_it_is_don
         expected.append((edge, end, min(row[2] for row in own), max(row[3] for row in own), len(own)))
         edge = end
     assert table(found, *WINDOW[1:], "device_start_ps", "device_end_ps", "rows") == expected
+
+
+@pytest.mark.parametrize(("over", "is_rounded"), [(1, True), (1_000_000, True), (1_000_001, False)])
+def test_what_is_launched_as_a_step_begins_is_of_that_step_where_the_one_before_is_rounded_up(over, is_rounded):
+    """Times in whole microseconds let an annotation end where the next has begun; threads overlap by more."""
+    ms = 10**9
+    work_of_steps = work(
+        ("gpu:0", "compute", ms // 2, ms, 1),
+        ("gpu:0", "compute", 2 * ms, 3 * ms, ms),
+        ("gpu:0", "compute", 3 * ms, 4 * ms, 2 * ms - 9),
+    )
+    marks = annotations(("train", 0, 0, ms + over), ("train", 1, ms, 2 * ms))
+    assert steps_of(boundaries(work_of_steps, marks), work_of_steps) == [0, 1 if is_rounded else 0, 1]
+
+
+def test_short_steps_that_overlap_are_not_taken_for_rounded_ones():
+    """A tenth of their length is no rounding."""
+    work_of_steps = work(("gpu:0", "compute", 50, 60, 1), ("gpu:0", "compute", 120, 130, 100))
+    for end, step in ((110, 1), (111, 0)):
+        marks = annotations(("train", 0, 0, end), ("train", 1, 100, 200))
+        assert steps_of(boundaries(work_of_steps, marks), work_of_steps) == [0, step]

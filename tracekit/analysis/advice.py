@@ -24,7 +24,8 @@ from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.program import Program, graphs_turned_off, in_loops, program
 from tracekit.analysis.slow_groups import slow_group_of
-from tracekit.analysis.steps import PARTS
+from tracekit.analysis.slower_steps import slower_steps
+from tracekit.analysis.steps import ALL_DEVICES, PARTS, Steps
 from tracekit.analysis.stragglers import worst
 from tracekit.columns import records
 from tracekit.devices import type_of
@@ -43,6 +44,7 @@ EXPOSED_COPIES = 0.05
 COVERED = 0.8
 LATE_PEER = 0.05
 SLOW_LINK = 0.05
+SLOWER_STEPS = 0.02
 # By cause of idle time (analysis.idle) the rule's name and its share.
 IDLE = {
     "host-bound": ("host_bound", 0.10),
@@ -144,6 +146,7 @@ def advice(
         pageable_copies(timeline, cells),
         copies_in_compute_lane(timeline, cells),
         *idle_causes(timeline, cells, why.idle, why.host_api),
+        slowing_down(cells, why.steps),
         busy_machine(why.machine),
         *contention(phases, inside, why.machine),
         *turns_of(timeline, cells, whole, phases, inside),
@@ -235,6 +238,20 @@ def slow_link(partition: pd.DataFrame, collectives: Collectives, late: Finding |
     ratio = row["bus_bytes_per_s"] / row["others_bytes_per_s"]
     evidence = {"devices": row["devices"], "category": row["category"], "n": int(row["n"]), "ratio": float(ratio)}
     return Finding("slow_link", cost, share, evidence)
+
+
+def slowing_down(partition: pd.DataFrame, steps: Steps) -> Finding | None:
+    """Steps that got slower and slower; what they took longer than the first of them, on all their devices."""
+    slower = slower_steps(steps)
+    if not len(slower):
+        return None
+    row = records(slower)[int(np.argmax(slower["excess_ps"].to_numpy()))]
+    cost, share = _cost(slower["excess_ps"] * slower["devices"], partition)
+    names = ("name", "steps", "first_ps", "last_ps", "part", "grown_ps", "same_events")
+    evidence = {name: row[name] for name in names}
+    if row["device"] != ALL_DEVICES:
+        evidence["device"] = row["device"]
+    return Finding("slower_steps", cost, share, evidence) if share >= SLOWER_STEPS else None
 
 
 def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:

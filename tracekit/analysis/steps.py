@@ -19,6 +19,8 @@ from tracekit.vocabulary.host_calls import launches
 from tracekit.vocabulary.kinds import Kind
 
 FEWEST = 5
+ALL_DEVICES = "all devices"
+"""Stands for a device where each of them is meant."""
 # A step at the profile's edge that lacks more than a tenth of a device's usual rows was cut.
 _CUT_BELOW = 0.9
 
@@ -463,7 +465,7 @@ def _blame(growth: NDArray[np.float64], devices: list[str], enough: float) -> tu
     explains = (growth >= enough).any(axis=1)
     part = int(np.argmax(explains)) if explains.any() else int(np.argmax(growth.max(axis=1)))
     everywhere = len(devices) > 1 and bool((growth[part] >= enough).all())
-    device = "all devices" if everywhere else devices[int(np.argmax(growth[part]))]
+    device = ALL_DEVICES if everywhere else devices[int(np.argmax(growth[part]))]
     return device, list(PARTS)[part], int(growth[part].max())
 
 

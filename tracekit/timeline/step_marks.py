@@ -30,6 +30,10 @@ StepTimes = tuple[NDArray[np.int64], Intervals]
 
 _NEVER = np.iinfo(np.int64).min
 
+# Spans of a thread that follow each other overlap by so much where their times are rounded, as some profilers write
+# whole microseconds, if each lasts so many times as long.
+ROUNDING_PS, _ROUNDED = 1_000_000, 10
+
 # A program recurs if it runs at least so often on every device that runs it at all.
 RECURS = 3
 
@@ -106,7 +110,7 @@ def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
     mark = spans_of_steps.groupby(["clock", *_STEP, "occurrence"], sort=False).ngroup().to_numpy()
     inner = np.zeros(int(mark.max()) + 1, bool)
     inner[mark[_inner(spans_of_steps)]] = True
-    spans_of_steps, mark = spans_of_steps[~inner[mark]], mark[~inner[mark]]
+    spans_of_steps, mark = _cut_to_next(spans_of_steps[~inner[mark]]), mark[~inner[mark]]
     _, heads, mark = np.unique(mark, return_index=True, return_inverse=True)
     times = _step_times(mark, spans_of_steps)
     clock = pd.factorize(spans_of_steps["clock"].iloc[heads], sort=True)[0]
@@ -126,6 +130,25 @@ def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
         of=_by_marker(spans_of_steps, place),
         nested=int(inner.sum()),
     )
+
+
+def _cut_to_next(spans: pd.DataFrame) -> pd.DataFrame:
+    """The spans, those cut to the begin of the next one of their thread that overlap it by rounding alone: what is
+    launched right then is of the next step."""
+    thread, start, end = (
+        np.asarray(spans.groupby(THREAD, sort=False).ngroup(), np.int64),
+        *(spans[edge].to_numpy() for edge in ("start_ps", "end_ps")),
+    )
+    order = np.lexsort((start, thread))
+    before, after = order[:-1], order[1:]
+    over_ps = end[before] - start[after]
+    is_cut = (thread[before] == thread[after]) & (start[before] < start[after]) & (end[before] <= end[after])
+    is_cut &= (over_ps > 0) & (over_ps <= ROUNDING_PS)
+    # Of short spans that much is a part of what they are.
+    is_cut &= _ROUNDED * over_ps <= np.minimum(end[before] - start[before], end[after] - start[after])
+    cut_end = end.copy()
+    cut_end[before[is_cut]] = start[after[is_cut]]
+    return spans.assign(end_ps=cut_end)
 
 
 def _step_times(step: NDArray[np.int64], spans: pd.DataFrame) -> pd.DataFrame:

@@ -17,6 +17,16 @@ FINDINGS = {
     "exposed_collectives": {"device": "gpu:1", "most": 0.4},
     "late_peer": {"device": "gpu:3", "last": 14, "n": 16},
     "slow_link": {"devices": "gpu:2, gpu:3", "category": "all-reduce", "n": 40, "ratio": 0.4},
+    "slower_steps": {
+        "name": "train",
+        "steps": 30,
+        "first_ps": 100 * 10**9,
+        "last_ps": 120 * 10**9,
+        "part": "compute",
+        "device": "gpu:2",
+        "grown_ps": 20 * 10**9,
+        "same_events": True,
+    },
     "exposed_copies": {"direction": "H2D", "by_direction_ps": {"H2D": 5}},
     "copies_in_compute_lane": {"ratio": 0.75},
     "pageable_copies": {"ratio": 0.5},
@@ -66,6 +76,11 @@ CASES = [
         for host in ("after_wait", "working")
     ),
     ("host_bound", {"gaps": 2, "host": "working", "ratio": 0.5, "each_launch": True}, ()),
+    *(
+        ("slower_steps", FINDINGS["slower_steps"] | {"part": part, "same_events": same}, ())
+        for part in ("compute", "memory", "idle", "collective")
+        for same in (True, False)
+    ),
     *(("exposed_copies", {"direction": way, "by_direction_ps": {way: 5}}, ()) for way in ("D2H", "D2D", "P2P")),
     ("exposed_copies", {"direction": "H2D", "by_direction_ps": {"H2D": 5}, "host_memory": "pinned"}, ()),
     ("exposed_copies", {"direction": "H2D", "by_direction_ps": {"H2D": 5}, "in_program": 1.0}, ()),
@@ -440,6 +455,7 @@ def test_a_finding_knows_the_device_or_the_phase_that_it_is_about():
     assert {rule: place for rule, place in where.items() if place} == {
         "exposed_collectives": "gpu:1",
         "late_peer": "gpu:3",
+        "slower_steps": "gpu:2",
         "contention": "cpu:1",
     }
 

@@ -17,6 +17,7 @@ from tracekit.columns import by_label, categorical, distinct, numbered, order_by
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.step_marks import ROUNDING_PS
 from tracekit.timeline.syncs import CLOCKS_PS
 from tracekit.vocabulary.host_calls import (
     Activity,
@@ -49,8 +50,6 @@ _MOST_TURNING = 200
 # A thread that launched so often while another one stood still may be what that one waited for, if all such times but
 # one of so many agree.
 _LAUNCHES_MEANWHILE, _DISAGREES_IN = 3, 5
-# Adjacent calls of a thread overlap by so much where their times are rounded: some profilers write whole microseconds.
-ROUNDING_PS = 1_000_000
 # What a thread does by itself, by the names of its spans.
 _OWN_WORK = (Activity.LOWERING, Activity.COMPILING, Activity.INSTALLING, Activity.LOADING)
 # A synchronous copy may end so much after its call, but no more than this part of it.

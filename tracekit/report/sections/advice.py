@@ -25,7 +25,7 @@ from tracekit.report.section import WORK, Recommendation, Section, gain_words, s
 from tracekit.report.sections import machine
 from tracekit.report.sections.steady import step_numbers
 from tracekit.timeline.instances import Unseen
-from tracekit.units import device_time, factor, percent, quantity, short
+from tracekit.units import device_time, factor, percent, quantity, short, time
 from tracekit.vocabulary.frameworks import Framework, Practice
 from tracekit.vocabulary.host_calls import copies_asynchronously, frees_memory, pins_memory
 
@@ -337,6 +337,22 @@ def _link_words(evidence: Mapping[str, Any]) -> str:
     return f"; those of {link['devices']} move {percent(link['ratio'])} of what other groups do" if link else ""
 
 
+# What a device does longer, by the part of a step that grew.
+_GREW = {"compute": "computes", "memory": "copies", "idle": "is idle", "collective": "is in collectives"}
+
+
+def _slower(finding: advice.Finding, devices: int) -> str:
+    evidence = finding.evidence
+    device, part = evidence.get("device"), evidence["part"]
+    lengths = f"from {time(evidence['first_ps'])} to {time(evidence['last_ps'])}"
+    grown = f"{_GREW[part]} {'' if device else 'up to '}{time(evidence['grown_ps'])} longer"
+    same = " in as many events" if evidence["same_events"] and part == "compute" else ""
+    return (
+        f"Steps of {short(evidence['name'], _NAME)} got slower, {lengths}: {device or 'each device'} {grown}{same}, "
+        f"which cost {_of_time(finding, devices)}"
+    )
+
+
 # What each rule found on so many devices.
 _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
     "exposed_collectives": lambda finding, devices: (
@@ -353,6 +369,7 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         f"{finding.evidence['devices']} move {percent(finding.evidence['ratio'])} of what other groups do, which cost "
         f"{_of_time(finding, devices)}"
     ),
+    "slower_steps": _slower,
     "exposed_copies": lambda finding, devices: (
         f"Copies{_directions(finding.evidence)} were exposed for {_of_time(finding, devices)}"
     ),
@@ -511,6 +528,22 @@ def _load_ahead(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     return _in_words_of(_INPUT, result)
 
 
+def _keep_pace(evidence: Mapping[str, Any], result: advice.Advice) -> str:
+    """What helps where steps get slower, by what grew in them."""
+    match evidence["part"]:
+        case "compute" if evidence["same_events"]:
+            tool = " (nvidia-smi -q -d CLOCK,PERFORMANCE; rocm-smi)" if result.backend == "gpu" else ""
+            what = "at what else takes the cores" if result.backend == "cpu" else f"at temperature and clocks{tool}"
+            return f"look {what}, or at data that grows"
+        case "compute":
+            return "look at what grows from step to step: longer sequences, a cache, more programs"
+        case "memory":
+            return "look at what is copied: there is more of it, or the link slows down"
+        case "idle":
+            return "look at what the host does more and more of: lists, logs or caches that grow, garbage collection"
+    return "see which device is late more and more, or whether the network slows down"
+
+
 _LINK_TOOLS = "nvidia-smi topo -m and nvlink -s, NCCL_DEBUG=INFO"
 _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
     "exposed_collectives": _hide_collectives,
@@ -525,6 +558,7 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
         "clock"
     ),
     "slow_link": lambda evidence, result: f"look at how {evidence['devices']} are connected ({_LINK_TOOLS})",
+    "slower_steps": _keep_pace,
     "exposed_copies": _hide_copies,
     "copies_in_compute_lane": _separate,
     "pageable_copies": lambda evidence, result: _in_words_of(_PAGEABLE, result),
