@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.frames import events
 from tests.graph_traces import trace
@@ -408,6 +410,41 @@ def test_devices_that_took_turns_are_told():
     assert turns_taken(together) is None
 
 
+def test_groups_of_devices_that_work_together_take_turns_as_the_stages_of_a_pipeline_do():
+    stages = events(
+        *(
+            (
+                f"gpu:{number}",
+                "compute",
+                200 * turn + 100 * (number // 2),
+                200 * turn + 100 * (number // 2) + 96 - number,
+            )
+            for number in range(4)
+            for turn in range(3)
+        )
+    )
+    finding = turns_taken(stages)
+    assert finding.evidence == {"devices": 4, "ratio_min": 0.0, "groups": ["gpu:0, gpu:1", "gpu:2, gpu:3"]}
+    assert finding.cost_ps == 4 * 3 * 94
+    together = events(*((f"gpu:{number}", "compute", 0, 100 - number) for number in range(4)))
+    assert turns_taken(together) is None
+    # The second stage begins when half of the first is done.
+    piped = events(*((f"gpu:{number}", "compute", 50 * (number // 2), 50 * (number // 2) + 100) for number in range(4)))
+    assert turns_taken(piped) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(1, 9)), min_size=1, max_size=25))
+def test_what_turns_cost_is_what_counting_every_moment_gives(work_of_devices):
+    rows = [(f"gpu:{number}", "compute", at, at + length) for number, at, length in work_of_devices]
+    finding = turns_taken(events(*rows))
+    if finding is None or "groups" in finding.evidence:
+        return
+    busy = {name: {moment for device, _, a, b in rows if device == name for moment in range(a, b)} for name, *_ in rows}
+    most = max(map(len, busy.values()))
+    mine = [moments for moments in busy.values() if len(moments) >= advice.TURNS_BUSY * most]
+    assert finding.cost_ps == len(mine) * (len(set.union(*mine)) - max(map(len, mine)))
+
+
 def turns_taken(trace):
     timeline = timeline_of(trace)
     return advice.took_turns(timeline, partition(timeline), breakdown(timeline))
@@ -559,3 +596,18 @@ def test_steps_that_get_slower_are_told_with_what_they_took_longer_than_the_firs
     assert advice.slowing_down(window, slower) == Finding("slower_steps", 60, 60 / 2990, evidence)
     assert advice.slowing_down(partition(events(("gpu:0", "compute", 0, 3010))), slower) is None
     assert advice.slowing_down(window, steps) is None
+
+
+@given(st.integers(1, 9), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=9))
+def test_devices_are_grouped_by_all_links_between_them(count, links):
+    names = [f"gpu:{number}" for number in range(count)]
+    links = [(a % count, b % count) for a, b in links]
+    pairs = pd.DataFrame({"a": [names[a] for a, _ in links], "b": [names[b] for _, b in links], "ratio_min": 0.5})
+    group = {number: {number} for number in range(count)}
+    for a, b in links:
+        joined = group[a] | group[b]
+        group |= dict.fromkeys(joined, joined)
+    found = advice._together(names, pairs)
+    assert [[found[a] == found[b] for a in names] for b in names] == [
+        [a in group[b] for a in range(count)] for b in range(count)
+    ]

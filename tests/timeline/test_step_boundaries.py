@@ -648,3 +648,15 @@ def test_short_steps_that_overlap_are_not_taken_for_rounded_ones():
     for end, step in ((110, 1), (111, 0)):
         marks = annotations(("train", 0, 0, end), ("train", 1, 100, 200))
         assert steps_of(boundaries(work_of_steps, marks), work_of_steps) == [0, step]
+
+
+def test_an_empty_annotation_of_one_rank_drops_no_step():
+    """It begins where the one before ends, and is not inside it."""
+    work_of_steps = work(("gpu:0", "compute", 10, 20, 5), ("gpu:0", "compute", 110, 120, 105))
+    marks = join(
+        [
+            annotations(("train", 0, 0, 100), ("train", 1, 100, 200)),
+            annotations(("train", 0, 0, 100), ("train", 1, 100, 100), thread="rank 1"),
+        ]
+    )
+    assert table(boundaries(work_of_steps, marks), "step", "start_ps", "end_ps") == [(0, 0, 100), (1, 100, 200)]

@@ -66,6 +66,8 @@ CONTENDED_STRETCH = 1.25
 TURNS_OVERLAP = 0.1
 TURNS_BUSY = 0.2
 TURNS_LOST = 0.1
+# Devices that are busy at once for so much of the shorter busy time work together, and may take turns with others.
+TOGETHER = 0.5
 # Devices that know nothing of each other work at once by chance; those that take turns less than this part of that.
 _OF_CHANCE = 0.5
 _LOAD = ("cores", "other_cores", "stolen_cores")
@@ -490,42 +492,75 @@ def turns_of(
 def took_turns(
     timeline: Timeline, partition: pd.DataFrame, whole: Breakdown, phase: str | None = None
 ) -> Finding | None:
-    """Devices that all worked, and hardly ever at once; `partition` and `whole` are those of the timeline.
+    """Devices that all worked, and hardly ever at once, or groups of devices that work together within each, as the
+    stages of a pipeline; `partition` and `whole` are those of the timeline.
 
     It cost each of them the time that all took in turns, less that of the busiest. `ahead` is the share of their
     launches during which another of them was busy, where launches are known: then no wait of the host held them up.
+    `groups` names the devices of each, where any has several.
     """
     busy = partition[partition["busy_ps"] >= max(TURNS_BUSY * partition["busy_ps"].max(), 1)]
     pairs = whole.pairs
     busy_pairs = pairs[pairs["a"].isin(busy["device"]) & pairs["b"].isin(busy["device"])]
-    ratio = busy_pairs["ratio_min"].max()
-    if not len(busy_pairs) or busy_pairs["ratio_min"].isna().any() or ratio >= TURNS_OVERLAP:
+    if not len(busy_pairs) or busy_pairs["ratio_min"].isna().any():
         return None
-    times, at_once = list(map(int, busy["busy_ps"])), whole.concurrency.iloc[2:]
-    # Of k devices at once, k - 1 need no turn of their own.
-    saved_ps = sum(map(int, (at_once["devices"] - 1) * at_once["time_ps"]))
-    shares = (busy["busy_ps"] / busy["window_ps"]).to_numpy(np.float64)
-    by_chance = float(shares.sum() - (1 - np.prod(1 - shares))) * float(busy["window_ps"].mean())
-    cost, share = _cost([len(times) * (sum(times) - saved_ps - max(times))], partition)
+    group_of = _together(list(map(str, busy["device"])), busy_pairs)
+    members: dict[int, list[str]] = {}
+    for name, number in group_of.items():
+        members.setdefault(number, []).append(name)
+    groups = list(members.values())
+    between = busy_pairs[busy_pairs["a"].map(group_of).ne(busy_pairs["b"].map(group_of))]
+    ratio = between["ratio_min"].max()
+    if not len(between) or ratio >= TURNS_OVERLAP:
+        return None
+    unions = [iv.union(*(timeline.unions.devices[name].busy for name in names)) for names in groups]
+    times = list(map(iv.total, unions))
+    edges, count = iv.depth(*unions)
+    # Of k groups at once, k - 1 need no turn of their own.
+    saved_ps = iv.sum_exactly((edges[1:] - edges[:-1]) * np.maximum(count[:-1].astype(np.int64) - 1, 0))
+    window_ps = float(busy["window_ps"].mean())
+    shares = np.array(times) / window_ps
+    by_chance = float(shares.sum() - (1 - np.prod(1 - shares))) * window_ps
+    cost, share = _cost([len(busy) * (sum(times) - saved_ps - max(times))], partition)
     if share < TURNS_LOST or saved_ps >= _OF_CHANCE * by_chance:
         return None
-    figures = {"devices": len(busy), "ratio_min": float(ratio)} | ({"phase": phase} if phase else {})
-    ahead = _launched_ahead(timeline, list(map(str, busy["device"])))
+    figures: dict[str, Any] = {"devices": len(busy), "ratio_min": float(ratio)} | ({"phase": phase} if phase else {})
+    if len(groups) < len(busy):
+        figures["groups"] = [", ".join(names) for names in groups]
+    ahead = _launched_ahead(timeline, groups, unions)
     return Finding("took_turns", cost, share, figures | ({} if ahead is None else {"ahead": ahead}))
 
 
-def _launched_ahead(timeline: Timeline, devices: Sequence[str]) -> float | None:
-    """The share of the launched rows of the devices whose call began while another of them was busy; None without."""
-    rows, unions = timeline.rows, timeline.unions.devices
-    edges, count = iv.depth(*(unions[name].busy for name in devices))
+def _together(devices: Sequence[str], pairs: pd.DataFrame) -> dict[str, int]:
+    """The number of the group of each of some devices: those of a group are linked by pairs that are busy at once for
+    TOGETHER of the shorter busy time or more."""
+    group_of = {name: number for number, name in enumerate(devices)}
+    a, b = (pairs.loc[pairs["ratio_min"] >= TOGETHER, side].map(group_of).to_numpy(np.int64) for side in ("a", "b"))
+    group, before = np.arange(len(devices)), np.zeros(0, np.int64)
+    while not np.array_equal(group, before):  # the least number spreads, by as many links as are known of each
+        before = group.copy()
+        np.minimum.at(group, a, before[b])
+        np.minimum.at(group, b, before[a])
+        group = group[group]
+    return dict(zip(devices, group.tolist(), strict=True))
+
+
+def _launched_ahead(
+    timeline: Timeline, groups: Sequence[Sequence[str]], unions: Sequence[iv.Intervals]
+) -> float | None:
+    """The share of the launched rows of the groups of devices whose call began while another group was busy, as
+    `unions` tell; None without."""
+    rows = timeline.rows
+    edges, count = iv.depth(*unions)
     ahead = launched = 0
-    for name in devices:
-        calls = timeline.timed_launch[rows.of(rows.number(name))]
-        called_at = timeline.call_times[0][calls[calls >= 0]]
-        # All at once, and then without its own: of thousands, one by one takes minutes.
-        busy = np.append(count, 0)[np.searchsorted(edges, called_at, side="right") - 1]
-        ahead += int((busy > iv.within(unions[name].busy, iv.intervals(called_at, called_at + 1))).sum())
-        launched += len(called_at)
+    for names, union in zip(groups, unions, strict=True):
+        for name in names:
+            calls = timeline.timed_launch[rows.of(rows.number(name))]
+            called_at = timeline.call_times[0][calls[calls >= 0]]
+            # All at once, and then without its own: of thousands, one by one takes minutes.
+            busy = np.append(count, 0)[np.searchsorted(edges, called_at, side="right") - 1]
+            ahead += int((busy > iv.within(union, iv.intervals(called_at, called_at + 1))).sum())
+            launched += len(called_at)
     return ahead / launched if launched else None
 
 

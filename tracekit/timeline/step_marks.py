@@ -238,7 +238,9 @@ def _inner_of_host(
         for code in np.unique(key[candidates]).tolist():
             reach = np.maximum.accumulate(np.where(is_other(key[candidates], code), end[candidates], _NEVER))
             mine = np.flatnonzero(key[candidates[1:]] == code) + 1
-            inner[candidates[mine]] |= end[candidates[mine]] <= reach[mine - 1]
+            # An empty span where another ends is behind it.
+            is_inside = (start[candidates[mine]] < reach[mine - 1]) & (end[candidates[mine]] <= reach[mine - 1])
+            inner[candidates[mine]] |= is_inside
     return inner
 
 

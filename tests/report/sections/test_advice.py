@@ -92,6 +92,7 @@ CASES = [
     ("exposed_copies", {"direction": "D2D", "by_direction_ps": {"D2D": 5}, "in_loop": 0.9}, ()),
     *(("input_bound", {"gaps": 2}, (practice,)) for practice in Practice),
     *(("took_turns", FINDINGS["took_turns"] | {"ahead": ahead}, ()) for ahead in (0.0, 0.1, 0.9)),
+    ("took_turns", FINDINGS["took_turns"] | {"devices": 4, "groups": ["gpu:0, gpu:1", "gpu:2, gpu:3"]}, ()),
     *(
         ("exposed_collectives", FINDINGS["exposed_collectives"] | {"operation": operation}, (practice,))
         for operation in ("all-reduce", "all-gather")

@@ -212,8 +212,8 @@ def _around(finding: advice.Finding, devices: int) -> str:
 
 
 _LATE_LAUNCHES = _idle("Late launches by the host")
-# Characters of a name in a sentence.
-_NAME = 40
+# Characters of a name, and of several, in a sentence.
+_NAME, _NAMES = 40, 60
 # What the host did instead, as analysis.late_launches tells it apart.
 _HOST = {
     "after_wait": "after it had waited for the device",
@@ -326,9 +326,12 @@ def _start_faster(evidence: Mapping[str, Any], result: advice.Advice) -> str:
 
 def _took_turns(finding: advice.Finding, devices: int) -> str:
     busy, ratio, phase = finding.evidence["devices"], finding.evidence["ratio_min"], finding.evidence.get("phase")
+    groups = finding.evidence.get("groups")
     at_once = f"two at once for at most {percent(ratio)} of their time" if ratio else "never two at once"
-    who = f"In {phase}, {busy} devices" if phase else f"{busy} devices"
-    return f"{who} were serialized ({at_once}), which cost {_of_time(finding, devices)}"
+    who = f"{len(groups)} groups of devices" if groups else f"{busy} devices"
+    who = f"In {phase}, {who}" if phase else who
+    of_groups = f"; {short('; '.join(groups), _NAMES)}" if groups else ""
+    return f"{who} were serialized ({at_once}{of_groups}), which cost {_of_time(finding, devices)}"
 
 
 def _link_words(evidence: Mapping[str, Any]) -> str:
