@@ -72,7 +72,7 @@ _Kinds = Annotated[
     Any, typer.Option(**_PLACE, help="TOML file with rules for what is compute, a collective or a copy.")
 ]
 
-_Strict = Annotated[bool, typer.Option("--strict", help="Refuse a trace of which anything is damaged or unreadable.")]
+_Strict = Annotated[bool, typer.Option("--strict", help="Refuse a trace that is damaged or lacks a rank.")]
 
 _Jobs = Annotated[
     int | None,
@@ -148,8 +148,8 @@ def _tell(sentence: str) -> None:
 
 
 def _heed_damage(strict: bool) -> None:
-    """Tell of each trace that is damaged when it is read, or with `strict` refuse it; `report` and `read` print what is
-    missing themselves."""
+    """Tell of each trace that is damaged, or lacks ranks, when it is read, or with `strict` refuse it; `report` and
+    `read` print what is missing themselves."""
 
     def refuse(sentence: str) -> None:
         raise TraceError(f"{sentence} {ANEW}")

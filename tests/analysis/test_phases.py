@@ -3,6 +3,7 @@
 import statistics
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 from tests.frames import events, spans, trace
 from tests.launch_frames import calls, work
 from tracekit.analysis.phases import phase_marks, phases
-from tracekit.columns import frame
-from tracekit.trace import DEVICE_COLUMNS, Trace
+from tracekit.columns import concat, frame
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, Trace
 
 APART_AND_TOGETHER = spans(("a", 0, 10), ("b", 10, 20), ("both", 20, 30, "a;b"))
 
@@ -239,3 +240,60 @@ def test_stretch_is_null_where_only_the_copies_differ():
     assert stretch.loc[("more", "gpu:0", "memory"), "reason"] == (
         "the work differs from that of the phases it is compared with"
     )
+
+
+def ranks(late: int, hosts=("rank0", "rank1"), processes=("", "")) -> Trace:
+    """Two ranks run three rounds of `forward`, each until its own work is done, and of `backward`; of the second the
+    first lasts `late` longer."""
+    tables = []
+    for rank, (host, process) in enumerate(zip(hosts, processes, strict=True)):
+        marks, rows, called, ids, at = [], [], [], 100 * rank, 0
+        for turn in range(3):
+            at = turn * 1000 + rank  # all meet at the end of each turn
+            for name, length in (("forward", 100 + rank * late), ("backward", 300)):
+                marks.append((name, at, at + length))
+                ids += 1
+                rows.append({"device": f"gpu:{rank}", "start": at + 5, "end": at + length, "id": ids, "name": name})
+                called.append((ids, at + 1, at + 2))
+                at += length
+        tables.append((work(*rows, host=host), spans(*marks), calls(*called)))
+        tables[-1] = tuple(
+            table.assign(host=pd.Categorical([host] * len(table)))
+            if number == 0
+            else table.assign(
+                host=pd.Categorical([host] * len(table)), process=pd.Categorical([process or None] * len(table))
+            )
+            for number, table in enumerate(tables[-1])
+        )
+    columns = (EVENT_COLUMNS, SPAN_COLUMNS, LAUNCH_COLUMNS)
+    rows, marks, called = (
+        concat(its, list(parts)) for its, parts in zip(columns, zip(*tables, strict=True), strict=True)
+    )
+    return Trace(rows, spans=marks, launches=called)
+
+
+@pytest.mark.parametrize("where", [{}, {"hosts": ("h", "h"), "processes": ("1", "2")}])
+@pytest.mark.parametrize("late", [0, 10, 60])
+def test_what_a_rank_begins_behind_its_own_phase_is_no_work_of_that_though_another_is_in_it(late, where):
+    """Of hosts and of processes of one host alike: the phase ends when the last rank has ended it."""
+    result = phases(ranks(late, **where))
+    table = result.table.set_index("name")
+    assert table["n"].tolist() == [3, 3]
+    assert table.loc["forward", ["wall_ps", "unfinished_ps", "devices"]].tolist() == [101 + late, 0, 2]
+    assert table.loc["backward", ["wall_ps", "unfinished_ps"]].tolist() == [301 + late, 0]
+    assert result.windows["forward"][""].tolist() == [[at, at + 101 + late] for at in (0, 1000, 2000)]
+
+
+def test_processes_that_run_one_after_the_other_run_rounds_of_their_own():
+    given = ranks(0, ("h", "h"), ("1", "2"))
+    is_second = (given.spans["process"] == "2").to_numpy()
+    moved = given.spans.assign(**{edge: given.spans[edge] + 5000 * is_second for edge in ("start_ps", "end_ps")})
+    rounds = phases(given.changed(spans=moved)).rounds
+    assert rounds.loc[rounds["name"] == "forward", "start_ps"].tolist() == [0, 1000, 2000, 5001, 6001, 7001]
+
+
+def test_a_rank_whose_phase_is_not_marked_counts_by_the_marks_of_the_others():
+    given = ranks(20)
+    marked = given.spans[(given.spans["host"] == "rank0").to_numpy()].reset_index(drop=True)
+    table = phases(given.changed(spans=marked)).table.set_index("name")
+    assert table.loc["forward", ["wall_ps", "unfinished_ps", "devices"]].tolist() == [121, 21, 2]

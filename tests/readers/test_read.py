@@ -22,7 +22,7 @@ from tracekit.analysis.collectives import collectives
 from tracekit.analysis.completeness import completeness
 from tracekit.analysis.idle import idle
 from tracekit.analysis.overlap import device_pairs
-from tracekit.errors import TraceError
+from tracekit.errors import TraceError, on_damage
 from tracekit.readers import read
 from tracekit.readers.merge.clock_fit import SKEW_PS
 from tracekit.timeline.timeline import timeline_of
@@ -366,6 +366,25 @@ def test_a_rank_whose_clock_is_off_is_put_back_to_within_the_spread_of_the_ends(
     for other in {f"rank{at}" for at in range(ranks)} - {f"rank{rank}"}:
         expected = iv.total(iv.intersection(unions[other], unions[f"rank{rank}"] + residual_ps))
         assert overlaps[tuple(sorted((other, f"rank{rank}")))] == expected
+
+
+def test_a_run_that_lacks_a_rank_is_not_whole_and_strict_refuses_it(tmp_path):
+    told = []
+    for rank in (0, 2):
+        kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1 + rank, "dur": 9}
+        kernel |= {"args": {"device": 0, "stream": 7, "correlation": 5}}
+        job = {"traceEvents": [kernel], "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 3}}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(job | {"schemaVersion": 1}))
+    asked = on_damage.set(told.append)
+    try:
+        read(tmp_path)
+    finally:
+        on_damage.reset(asked)
+    assert told == [f"{tmp_path} is not whole: 1 of 3 ranks or hosts have no file: rank 1."]
+    with pytest.raises(TraceError, match=r"is not whole: 1 of 3 ranks .*rank 1\. Copy its files again"):
+        read(tmp_path, strict=True)
+    # One file of a job is not asked for the others.
+    assert len(read(next(tmp_path.iterdir()), strict=True).events)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,8 @@ class _Phase:
 def phase_marks(
     spans: pd.DataFrame, extra: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None
 ) -> pd.DataFrame:
-    """The spans that are phases: columns host, name, start_ps, end_ps, alone (tuple of names), baseline, by start.
+    """The spans that are phases, by start: columns host, process ("" where that is not told), name, start_ps, end_ps,
+    alone (tuple of names), baseline.
 
     `tracekit.phase` marks its own. `extra` names annotations to take as phases too, all calls of an operator by its
     name alone (`aten::mm` of `aten::mm, op_id = 7`); `alone` or `baseline` then say what the last of them is compared
@@ -142,6 +143,7 @@ def phase_marks(
     return pd.DataFrame(
         {
             "host": phase_spans["host"].astype("str"),
+            "process": phase_spans["process"].astype(object).fillna(""),
             "name": names,
             "start_ps": phase_spans["start_ps"],
             "end_ps": phase_spans["end_ps"],
@@ -157,55 +159,163 @@ def phase_marks(
     ).reset_index(drop=True)
 
 
-def _rounds(phase_spans: pd.DataFrame, clocks: Mapping[str, str]) -> pd.DataFrame:
-    """`phase_spans` with one row a round (ROUND_COLUMNS, alone, baseline), by start; `clocks` has the clock of every
-    host.
+def _in_rounds(phase_spans: pd.DataFrame, clocks: Mapping[str, str]) -> pd.DataFrame:
+    """`phase_spans` with the `clock` of each and the number of its `round` among those of its name and clock; `clocks`
+    has the clock of every host.
 
-    Where several hosts run a phase, each marks its own span of every round: the k-th spans of all hosts on one clock
-    are one, from the first start to the last end. Where hosts marked a phase differently often, spans that overlap are
-    one round.
+    Where several hosts, or processes of one, run a phase, each marks its own span of every round: the k-th spans of all
+    on one clock are one. Where they marked a phase differently often, or the processes of a host one after the other,
+    spans that overlap are one round.
     """
     only_clock = next(iter(clocks.values()), "") if len(set(clocks.values())) < 2 else None
     # Without device rows to compare it with, a host among unaligned ones stands apart.
     clock = phase_spans["host"].map(lambda host: clocks.get(host, host if only_clock is None else only_clock))
-    rounds = []
-    for (clock_name, name), spans in phase_spans.groupby([clock, phase_spans["name"]], sort=False):
-        spans_by_host = [
-            iv.intervals(host_spans["start_ps"], host_spans["end_ps"])
-            for _, host_spans in spans.groupby("host", sort=False)
-        ]
-        if len(set(map(len, spans_by_host))) == 1:
-            times = np.stack(spans_by_host)
-            merged = np.column_stack([times[:, :, 0].min(axis=0), times[:, :, 1].max(axis=0)])
-        else:
-            merged = iv.union(*spans_by_host)
-        last_span = spans.iloc[-1]
-        rounds += [
-            (clock_name, name, int(start), int(end), last_span["alone"], last_span["baseline"]) for start, end in merged
-        ]
-    table = pd.DataFrame(rounds, columns=[*ROUND_COLUMNS, "alone", "baseline"])
-    return table.astype({"start_ps": "int64", "end_ps": "int64"}).sort_values(
-        "start_ps", kind="stable", ignore_index=True
+    marks = phase_spans.assign(clock=clock, round=0)
+    number = marks["round"].to_numpy().copy()
+    for _, places in marks.groupby(["clock", "name"], sort=False).indices.items():
+        number[places] = _round_of(marks.iloc[places])
+    return marks.assign(round=number)
+
+
+def _round_of(marks: pd.DataFrame) -> Column:
+    """The number of the round of each of the marks (k,) of one phase on one clock, which stand by start."""
+    by_process = marks.groupby(["host", "process"], sort=False)
+    often, turn = by_process["name"].transform("size").to_numpy(), np.asarray(by_process.cumcount(), np.int64)
+    if (often == often[0]).all() and _side_by_side(marks, turn):
+        return turn
+    number = np.empty(len(marks), np.int64)
+    start, end = (marks[edge].to_numpy() for edge in ("start_ps", "end_ps"))
+    by_start = np.lexsort((end, start))
+    reach = np.maximum.accumulate(end[by_start])
+    number[by_start] = np.cumsum(np.append(False, start[by_start][1:] > reach[:-1]))
+    return number
+
+
+def _side_by_side(marks: pd.DataFrame, turn: Column) -> bool:
+    """Whether the processes of each host ran the rounds of a phase, `turn` (k,) by turn, beside each other: all had
+    begun one before any began the next, and if there is but one, before any was done."""
+    processes = marks.groupby("host", sort=False)["process"].transform("nunique").to_numpy()
+    if not (several := processes > 1).any():
+        return True
+    its = marks[several].groupby(["host", turn[several]], sort=True)
+    first_start, last_start, first_end = its["start_ps"].min(), its["start_ps"].max(), its["end_ps"].min()
+    if turn[several].max() == 0:
+        return bool((last_start < first_end).all())
+    before = last_start.groupby(level=0).shift()
+    return bool((before.isna() | (before <= first_start)).all())
+
+
+def _rounds(marks: pd.DataFrame) -> pd.DataFrame:
+    """One row a round (ROUND_COLUMNS, alone, baseline), by start, of `marks` in rounds: from the first start of those
+    of it to the last end."""
+    keys = ["clock", "name"]
+    rounds = marks.groupby([*keys, "round"], sort=False).agg({"start_ps": "min", "end_ps": "max"}).reset_index()
+    last = marks.drop_duplicates(keys, keep="last").set_index(keys)
+    about = pd.MultiIndex.from_frame(rounds[keys])
+    rounds = rounds.assign(
+        alone=last["alone"].reindex(about).to_numpy(), baseline=last["baseline"].reindex(about).to_numpy()
     )
+    table = rounds[[*ROUND_COLUMNS, "alone", "baseline"]].astype({"start_ps": "int64", "end_ps": "int64"})
+    return table.sort_values("start_ps", kind="stable", ignore_index=True)
 
 
-def _windows(rounds: pd.DataFrame, rows: Rows, called: Column) -> dict[str, dict[str, Intervals]]:
+# The processes that launch the rows of devices: host and process, "" where that is not told, None for any of its host.
+_Owner = tuple[str, str | None]
+
+
+@dataclass(frozen=True)
+class _Owned:
+    """The n rows of a trace: when each was `called` (n,), which is by what it is of a phase that does not wait for its
+    work, and which of the `owners` launched it (n,). A row without a launch is its device's, if one process launches
+    there, or else its host's."""
+
+    rows: Rows
+    called: Column
+    owner: Column
+    owners: Sequence[_Owner]
+
+    def of(self, device: int) -> list[tuple[_Owner, Column]]:
+        """The owners of the rows of a device, and the places of the rows of each."""
+        rows = self.rows.of(device)
+        own = self.owner[rows]
+        return [(self.owners[number], rows.start + np.flatnonzero(own == number)) for number in np.unique(own).tolist()]
+
+
+def _owned(timeline: Timeline) -> _Owned:
+    """The rows of a timeline with when they were called and by whom."""
+    rows, launch, timed = timeline.rows, timeline.launch, timeline.timed_launch
+    called = rows.start.copy()
+    called[timed >= 0] = timeline.call_times[0][timed[timed >= 0]]
+    is_launched = launch >= 0
+    calls = timeline.trace.launches
+    host, process = calls["host"].cat, calls["process"].cat
+    names = [*map(str, process.categories), ""]
+    pair = host.codes.to_numpy().astype(np.int64) * len(names) + process.codes.to_numpy() % len(names)
+    pairs, number = np.unique(pair, return_inverse=True)
+    owners: list[_Owner] = [
+        (str(host.categories[code // len(names)]), names[code % len(names)]) for code in pairs.tolist()
+    ]
+    owner = np.full(len(rows), -1)
+    owner[is_launched] = number[launch[is_launched]]
+    for device, name in enumerate(rows.hosts):
+        own = owner[rows.of(device)]
+        launching = np.unique(own[own >= 0])
+        if len(launching) != 1:
+            owners.append((name, None))
+        own[own < 0] = launching[0] if len(launching) == 1 else len(owners) - 1
+    return _Owned(rows, called, owner, owners)
+
+
+@dataclass(frozen=True)
+class _Marked:
+    """The n rounds of one phase on one clock: `hull` (n, 2) is from the first start of those who marked it to the last
+    end; `own` by who marked it (n, 2), empty in rounds that it did not mark."""
+
+    hull: Intervals
+    own: Mapping[_Owner, Intervals]
+
+    def of(self, owner: _Owner) -> Intervals:
+        """The rounds by the marks of an owner of rows, else by those of its host, else by those of all."""
+        return self.own.get(owner, self.own.get((owner[0], None), self.hull))
+
+
+def _marked(marks: pd.DataFrame) -> dict[str, dict[str, _Marked]]:
+    """The rounds of each phase by name and clock."""
+    marked: dict[str, dict[str, _Marked]] = {}
+    for (name, clock), its in marks.groupby(["name", "clock"], sort=False):
+        hull = its.groupby("round").agg({"start_ps": "min", "end_ps": "max"}).sort_values("start_ps", kind="stable")
+        own: dict[_Owner, Intervals] = {}
+        for keys in (["host", "process"], ["host"]):
+            for key, of_owner in its.groupby(keys, sort=False):
+                times = of_owner.groupby("round").agg({"start_ps": "min", "end_ps": "max"}).reindex(hull.index)
+                missing = hull["start_ps"]
+                edges = (times[edge].fillna(missing).astype("int64") for edge in ("start_ps", "end_ps"))
+                own[str(key[0]), None if len(key) == 1 else str(key[1])] = iv.intervals(*edges)
+        marked.setdefault(str(name), {})[str(clock)] = _Marked(hull.to_numpy(np.int64), own)
+    return marked
+
+
+def _windows(marked: Mapping[str, Mapping[str, _Marked]], owned: _Owned) -> dict[str, dict[str, Intervals]]:
     """The windows of each phase by name and clock, shape (n, 2) ps: each round, reaching to the last end of the work
-    begun or launched inside it; `called` (n,): when each row was launched, or its start where that is not known."""
+    that began or was launched inside it, by the marks of the process that launched it: one that is done with its round
+    may begin what comes next while others are not."""
     windows: dict[str, dict[str, Intervals]] = {}
-    for (name, clock_name), spans in rounds.groupby(["name", "clock"], sort=False):
-        round_of = iv.intervals(spans["start_ps"], spans["end_ps"])
-        reach = round_of.copy()
-        for device in rows.on_clock(str(clock_name)):
-            device_rows = rows.of(device)
-            for moments in (rows.start[device_rows], called[device_rows]):
-                order = np.argsort(moments, kind="stable")
-                first_row, stop = np.searchsorted(moments[order], round_of).T
-                # One more end, so that a round may begin after the last row; of an empty one this gives a row outside.
-                ends = np.append(rows.end[device_rows][order], 0)
-                last_end = np.maximum.reduceat(ends, np.column_stack([first_row, stop]).ravel())[::2]
-                reach[:, 1] = np.maximum(reach[:, 1], np.where(first_row < stop, last_end, reach[:, 1]))
-        windows.setdefault(str(name), {})[str(clock_name)] = reach
+    rows = owned.rows
+    for name, by_clock in marked.items():
+        for clock, rounds in by_clock.items():
+            reach = rounds.hull.copy()
+            for device in rows.on_clock(clock):
+                for owner, places in owned.of(device):
+                    own = rounds.of(owner)
+                    for moments in (rows.start[places], owned.called[places]):
+                        order = np.argsort(moments, kind="stable")
+                        first_row, stop = np.searchsorted(moments[order], own).T
+                        # One more end, so that a round may begin after the last row; of an empty one this gives a row
+                        # outside.
+                        ends = np.append(rows.end[places][order], 0)
+                        last_end = np.maximum.reduceat(ends, np.column_stack([first_row, stop]).ravel())[::2]
+                        reach[:, 1] = np.maximum(reach[:, 1], np.where(first_row < stop, last_end, reach[:, 1]))
+            windows.setdefault(name, {})[clock] = reach
     return windows
 
 
@@ -223,10 +333,12 @@ def phases(
     """
     timeline = timeline_of(source)
     marks = phase_marks(timeline.trace.spans, phases, alone, baseline)
-    rounds = _rounds(marks, clock_of_hosts(timeline.rows))
-    called = _called(timeline)
-    windows = _windows(rounds, timeline.rows, called)
-    phases_by_name = _measure(rounds, windows, timeline, called)
+    if not len(marks):
+        return Phases(frame(PHASE_COLUMNS), frame(STRETCH_COLUMNS), frame(ROUND_COLUMNS), {})
+    marks = _in_rounds(marks, clock_of_hosts(timeline.rows))
+    rounds, marked, owned = _rounds(marks), _marked(marks), _owned(timeline)
+    windows = _windows(marked, owned)
+    phases_by_name = _measure(rounds, windows, timeline, marked, owned)
     table, stretches = [], []
     for name, phase in phases_by_name.items():
         compared = phase.alone or ((phase.baseline,) if phase.baseline else ())
@@ -261,17 +373,12 @@ def phases(
     return Phases(frame(PHASE_COLUMNS, table), frame(STRETCH_COLUMNS, stretches), frame(ROUND_COLUMNS, rounds), windows)
 
 
-def _called(timeline: Timeline) -> Column:
-    """When each row (n,) was launched, or its start where that is not known: by this it is of a phase that does not
-    wait for its work."""
-    launch, (call_starts, _) = timeline.timed_launch, timeline.call_times
-    called = timeline.rows.start.copy()
-    called[launch >= 0] = call_starts[launch[launch >= 0]]
-    return called
-
-
 def _measure(
-    rounds: pd.DataFrame, windows: Mapping[str, Mapping[str, Intervals]], timeline: Timeline, called: Column
+    rounds: pd.DataFrame,
+    windows: Mapping[str, Mapping[str, Intervals]],
+    timeline: Timeline,
+    marked: Mapping[str, Mapping[str, _Marked]],
+    owned: _Owned,
 ) -> dict[str, _Phase]:
     unions = timeline.unions
     devices = {**unions.devices, **unions.unplaced}
@@ -289,7 +396,7 @@ def _measure(
             if device_unions.clock in reach
             for kind in _KINDS
         }
-        work = _work(timeline.rows, called, spans)
+        work = _work(marked[name], owned)
         if any(device_unions.clock in reach for device_unions in unions.unplaced.values()) and len(reach) == 1:
             everywhere = iv.union(
                 *(device_unions.memory for device_unions in devices.values() if device_unions.clock in reach)
@@ -308,21 +415,23 @@ def _measure(
     return measured
 
 
-def _work(rows: Rows, called: Column, spans: Mapping[str, Intervals]) -> dict[tuple[str, str], dict[int, Fraction]]:
+def _work(marked: Mapping[str, _Marked], owned: _Owned) -> dict[tuple[str, str], dict[int, Fraction]]:
     """How often each op (a code of `name`) that was launched, or else began, in a round ran, by device and kind."""
-    n = max(map(len, spans.values()))
+    rows = owned.rows
+    n = max(len(rounds.hull) for rounds in marked.values())
     names, kinds = len(rows.labels("name")), len(_KINDS)
     op = rows.codes("name") * kinds + _KIND_OF[rows.kind]
     runs_by_op: dict[tuple[str, str], dict[int, Fraction]] = {}
-    for clock, of_clock in spans.items():
-        # Merged, so that what began in two rounds at once counts once.
-        merged_spans = iv.union(of_clock)
+    for clock, rounds in marked.items():
         for device in rows.on_clock(clock):
-            device_rows = rows.of(device)
-            order = np.argsort(called[device_rows], kind="stable")
-            row_ranges = np.searchsorted(called[device_rows][order], merged_spans).tolist()
-            ops_run = np.concatenate([op[:0], *(op[device_rows][order][low:high] for low, high in row_ranges)])
-            run_counts = np.bincount(ops_run, minlength=names * kinds)
+            ops_run = [op[:0]]
+            for owner, places in owned.of(device):
+                called = owned.called[places]
+                order = np.argsort(called, kind="stable")
+                # Merged, so that what began in two rounds at once counts once.
+                row_ranges = np.searchsorted(called[order], iv.union(rounds.of(owner))).tolist()
+                ops_run += [op[places[order[low:high]]] for low, high in row_ranges]
+            run_counts = np.bincount(np.concatenate(ops_run), minlength=names * kinds)
             for key in np.flatnonzero(run_counts).tolist():
                 name, kind = divmod(key, kinds)
                 ops = runs_by_op.setdefault((rows.devices[device], _KINDS[kind]), {})

@@ -63,11 +63,11 @@ def read(
     says so. The files of a run become one trace, as `merge` says; a summary (`tracekit.summarise`) stands for the file
     that it was made of. `kinds` is a file of the user's own rules for what an operation is (vocabulary.rules); a
     mistake in it is raised before anything is read. Of damaged files what is whole is read; what is not is counted in
-    `Trace.losses` and told in `Trace.notes`. An `executor` (`concurrent.futures`), of processes or of Dask, reads the
-    files of a run beside each other and hands over their summaries, so the trace is the same; its workers have to see
-    the files, and fetch those at a URL themselves. A file whose worker dies is lost as a damaged one is. Raises
-    TraceError if nothing is there, if nothing of it is whole, if there
-    is no run of that name, or with `strict` if anything is damaged.
+    `Trace.losses` and told in `Trace.notes`, and so are ranks without a file. An `executor` (`concurrent.futures`), of
+    processes or of Dask, reads the files of a run beside each other and hands over their summaries, so the trace is the
+    same; its workers have to see the files, and fetch those at a URL themselves. A file whose worker dies is lost as a
+    damaged one is. Raises TraceError if nothing is there, if nothing of it is whole, if there is no run of that name,
+    or with `strict` if anything is damaged or a rank has no file.
     """
     place = path_of(source)
     own = rules.read(kinds) if kinds else ()
@@ -286,14 +286,22 @@ def _find(path: Path, run: str | None) -> find.TraceFiles:
 
 
 def _damaged(trace: Trace) -> str:
-    """The sentence on what of the trace is damaged, "" where nothing is."""
+    """The sentence on what of the trace is damaged, or which ranks have no file, "" where nothing is."""
     damaged = [
         damage(Loss(row["what"]), row["lost"], row["total"], row["evidence"])
         for row in records(trace.losses)
         if row["what"] in DAMAGE
     ]
     more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
-    return f"{trace.source} is damaged: {damaged[0]}{more}" if damaged else ""
+    if damaged:
+        return f"{trace.source} is damaged: {damaged[0]}{more}"
+    absent = [row for row in records(trace.losses) if row["what"] == Loss.RANKS]
+    if not absent:
+        return ""
+    loss = absent[0]
+    of = "" if loss["total"] is None else f" of {loss['total']}"
+    lacks = "" if loss["lost"] is None else f"{loss['lost']}{of} ranks or hosts have no file: "
+    return f"{trace.source} is not whole: {lacks}{loss['evidence']}."
 
 
 def _lost_files(damaged: Sequence[str], files: int) -> list[Lost]:

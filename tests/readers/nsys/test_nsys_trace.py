@@ -422,8 +422,18 @@ def test_a_table_without_rows_is_counted_where_others_prove_that_it_had_some(rea
     if dropped:
         del tables.rows[name]
     losses = read(tables).losses
-    assert rows(losses, "what", "lost", "total") == [["tables", 1, None]]
+    # Of work its calls tell how much it was; of lost calls, the rows.
+    events = [] if table == "RUNTIME" else [["events", 3, None]]
+    assert rows(losses, "what", "lost", "total") == [["tables", 1, None], *events]
     assert losses["evidence"][0].startswith(f"no rows of {name}, ")
+
+
+def test_no_shares_are_told_of_an_export_that_lost_all_its_kernels(read):
+    """Of copies alone, a GPU that computed throughout would be idle."""
+    tables = one_of_each()
+    tables.rows["CUPTI_ACTIVITY_KIND_KERNEL"] = []
+    known = completeness(timeline_of(read(tables)))
+    assert known.shares == "3 events could not be read (of CUPTI_ACTIVITY_KIND_KERNEL, which calls of CUDA started)."
 
 
 def test_a_table_without_rows_that_no_calls_prove_is_no_loss(read):

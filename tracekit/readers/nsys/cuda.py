@@ -61,7 +61,11 @@ _SETS = (f"{_ACTIVITY}MEMSET",)
 _GRAPHS = (f"{_ACTIVITY}GRAPH_TRACE",)
 _CALLS = (f"{_ACTIVITY}RUNTIME", f"{_ACTIVITY}DRIVER")
 # Which calls start the work of these tables. While a graph is captured, calls start nothing.
-_STARTING = ((launches_a_kernel, _KERNELS), (copies_memory, _COPIES), (sets_memory, _SETS))
+_STARTING = (
+    (launches_a_kernel, _KERNELS, {Kind.COMPUTE, Kind.COLLECTIVE}),
+    (copies_memory, _COPIES, {Kind.MEMCPY}),
+    (sets_memory, _SETS, {Kind.MEMSET}),
+)
 # What a call asks a device for; of old APIs (`cudaLaunch`) and new ones (`cuMemcpyBatchAsync`) something else.
 _SORTS = (launches_graph, launches_a_kernel, copies_memory, sets_memory, launches)
 # Calls that fail, or copy no bytes, start nothing either.
@@ -212,11 +216,16 @@ def count_lost_tables(export: Export, work: Work, calls: Calls) -> None:
     names_of_calls = [texts.get(name_id, "") for name_id in names.tolist()]
     number = np.bincount(which, minlength=len(names_of_calls)).tolist()
     is_captured = any(map(begins_capture, names_of_calls))
-    for starts, tables in () if is_captured else _STARTING:
+    read = {work.labels[label].classification.kind for label in np.unique(work.label).tolist()}
+    for starts, tables, its_kinds in () if is_captured else _STARTING:
         starting = sum(count for name, count in zip(names_of_calls, number, strict=True) if starts(name))
-        if starting >= _FEWEST_CALLS and not _has_rows(export, tables):
+        if starting < _FEWEST_CALLS:
+            continue
+        if is_gone := not _has_rows(export, tables):
             evidence = f"no rows of {tables[0]}, which {starting:,} calls of CUDA started"
             export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
+        if is_gone or not read & its_kinds:  # how much work that is, calls tell, be the table gone or all damaged
+            export.lost.append(Lost(Loss.EVENTS, starting, None, f"of {tables[0]}, which calls of CUDA started"))
     if (started := int((work.correlation > 0).sum())) and not _has_rows(export, _CALLS):
         evidence = f"no rows of {_CALLS[0]}, to which the correlation ids of {started:,} device rows belong"
         export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
