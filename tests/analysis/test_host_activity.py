@@ -86,6 +86,23 @@ def test_a_thread_was_blocked_by_a_copy_or_by_a_collective_or_work_of_another_de
     ]  # fmt: skip
 
 
+def test_a_copy_of_another_device_blocks_from_its_start_on_and_before_that_its_device_does():
+    """A thread that reads a result of one device launches nothing for the other, which waits for the compute."""
+    events = work(
+        {"device": "gpu:0", "kind": "memcpy", "start": 70, "end": 90, "id": 0},
+        {"device": "gpu:1", "start": 0, "end": 5, "id": 1},
+    )
+    launches = calls((0, 0, 1, "t"), (1, 0, 1, "t"))
+    syncs = waits({"thread": "t", "start": 10, "end": 95, "on_device": "gpu:0"})
+    blocked = host_activity(timeline_of(Trace(events, launches=launches, syncs=syncs))).blocked
+    found = [[times.tolist() for times in both] for of_device in blocked.values() for both in of_device.values()]
+    assert found == [[[[10, 95]], []], [[[70, 95]], [[10, 70]]]]
+    called = calls((0, 10, 95, "t"), (1, 0, 1, "t"))  # a copy that returns when it is done
+    blocked = host_activity(timeline_of(Trace(events, launches=called))).blocked
+    found = [[times.tolist() for times in both] for of_device in blocked.values() for both in of_device.values()]
+    assert found == [[[[10, 95]], []], [[[70, 95]], [[10, 70]]]]
+
+
 def test_the_call_that_started_a_copy_was_blocked_by_it_if_it_returned_after_its_end():
     copy = {"device": "gpu:0", "kind": "memcpy", "start": 5, "end": 50}
     events = work(*({**copy, "id": id} for id in range(3)), {**copy, "id": 3, "kind": "compute"})

@@ -120,6 +120,16 @@ def test_a_lane_that_was_told_to_wait_for_a_copy_of_another_device_waited_for_th
         assert pieces(idle(events, launches, syncs=waits(other))) == [(100, 205, "unexplained", 1)]
 
 
+def test_a_lane_waits_for_a_copy_from_its_start_on_and_before_that_for_what_the_other_device_did():
+    events = work(FIRST, row("gpu:0", 205, 230, 2), row("gpu:1", 20, 190, 3), row("gpu:1", 190, 200, 4, kind="memcpy"))
+    lane_wait = during(12, 13, device="gpu:0", on_device="gpu:1")
+    launches = calls(CALLED, call(3, 5, 6), call(4, 7, 9), call(2, 15, 20))
+    assert pieces(idle(events, launches, syncs=waits(lane_wait)))[:2] == [
+        (100, 190, "waiting for a collective or another device", 1),
+        (190, 200, "waiting for a copy", 1),
+    ]
+
+
 def test_a_lane_that_was_told_to_wait_for_other_work_waited_for_another_device():
     events = work(FIRST, row("gpu:0", 205, 230, 2), row("gpu:1", 20, 200, 3))
     lane_wait = during(12, 13, device="gpu:0", on_device="gpu:1")
@@ -508,11 +518,14 @@ def cause_at(p, device, events, launches, spans, syncs):
         for sync in syncs:
             row = awaited_event(sync) if sync["device"] is None and sync["thread"] in threads else None
             if row is not None and sync["start"] <= p < sync["end"] and sync["start"] < row["end"]:
-                copy |= row["kind"] == "memcpy"
-                others |= row["kind"] != "memcpy" and (row["kind"] == "collective" or row["device"] != device)
+                of_copy = row["kind"] == "memcpy" and (row["device"] == device or p >= row["start"])
+                copy |= of_copy
+                others |= not of_copy and (row["kind"] == "collective" or row["device"] != device)
         for event in events:
             start, end, thread = by_id.get(event["id"], (0, -1, ""))
-            copy |= event["kind"] == "memcpy" and thread in threads and start <= p < end and end >= event["end"]
+            if event["kind"] == "memcpy" and thread in threads and start <= p < end and end >= event["end"]:
+                has_begun = event["device"] == device or p >= event["start"]
+                copy, others = copy or has_begun, others or not has_begun
         if copy:
             return "waiting for a copy"
         if others or "Rendezvous: y" in doing:
@@ -530,7 +543,7 @@ def cause_at(p, device, events, launches, spans, syncs):
         if launch is None or lane not in (None, after["lane"]):
             continue
         rows_told = [
-            (row["end"], -told_at, row["kind"])
+            (row["end"], -told_at, row["kind"] if p >= row["start"] else "what is before the copy")
             for told_at, row in ((sync["start"], awaited_event(sync)) for sync in lane_syncs)
             if row is not None and told_at <= launch[0]
         ]

@@ -1,6 +1,6 @@
 """What the host's threads did, and what they and the lanes of devices waited for, as far as the trace proves it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,7 +160,8 @@ def blocked_times(
     collective or another device; both merged.
 
     Such a call is a synchronising one that began before the awaited work ended, which is a copy, a collective, or any
-    work of another device; or the call that started a copy, if it returned after the copy's end. `waits` are the places
+    work of another device; or the call that started a copy, if it returned after the copy's end. A copy of another
+    device is waited for from its own start on: before that, for what that device did. `waits` are the places
     in `trace.syncs` of the former calls of the device's host, `copies` the rows that the latter started. Computing of
     the device itself is none: when it is done, that the device idles is the host's doing.
     """
@@ -172,17 +173,23 @@ def blocked_times(
     kind, own_work = rows.kind[awaited], rows.device[awaited] == device
     copy = kind == CODE[Kind.MEMCPY]
     other_work = ~copy & (~own_work | (kind == CODE[Kind.COLLECTIVE]))
-    calls = timeline.launch[copies[on_same_clock[rows.device[copies]]]]
-    for_copies = [_by_thread(trace.syncs, waits[copy]), _by_thread(trace.launches, calls)]
-    for_others = _by_thread(trace.syncs, waits[other_work])
-    threads = sorted({thread for times_by_thread in (*for_copies, for_others) for thread in times_by_thread})
-    return {
-        thread: (
-            iv.union(*(times_by_thread.get(thread, iv.EMPTY) for times_by_thread in for_copies)),
-            for_others.get(thread, iv.EMPTY),
-        )
-        for thread in threads
-    }
+    copies = copies[on_same_clock[rows.device[copies]]]
+    for_copies, for_others = [], [_by_thread(trace.syncs, waits[other_work])]
+    for table, calls, its_copies in (
+        (trace.syncs, waits[copy], awaited[copy]),
+        (trace.launches, timeline.launch[copies], copies),
+    ):
+        is_own, start = rows.device[its_copies] == device, rows.start[its_copies]
+        begin, end = (table[edge].to_numpy()[calls] for edge in ("start_ps", "end_ps"))
+        since = np.where(is_own, begin, np.clip(start, begin, end))
+        for_copies.append(_by_thread(table, calls, times=iv.intervals(since, end)))
+        for_others.append(_by_thread(table, calls, times=iv.intervals(begin, since)))
+    threads = sorted({thread for times_by_thread in (*for_copies, *for_others) for thread in times_by_thread})
+
+    def united(parts: Sequence[Mapping[Thread, Intervals]], thread: Thread) -> Intervals:
+        return iv.union(*(times_by_thread.get(thread, iv.EMPTY) for times_by_thread in parts))
+
+    return {thread: (united(for_copies, thread), united(for_others, thread)) for thread in threads}
 
 
 def _by_host(
@@ -196,11 +203,16 @@ def _by_host(
     return dict(zip(names, np.split(values[order], heads[1:]), strict=True)) if len(places) else {}
 
 
-def _by_thread(table: pd.DataFrame, places: NDArray[np.int64], merges: bool = True) -> dict[Thread, Intervals]:
-    """The times of the rows `places` of a frame by thread, merged if it `merges`."""
+def _by_thread(
+    table: pd.DataFrame, places: NDArray[np.int64], merges: bool = True, times: Intervals | None = None
+) -> dict[Thread, Intervals]:
+    """The times of the rows `places` (k,) of a frame, or `times` (k, 2) in their place, by thread, merged if it
+    `merges`."""
     if not len(places):
         return {}
-    spans = iv.intervals(table["start_ps"].to_numpy()[places], table["end_ps"].to_numpy()[places])
+    spans = times
+    if spans is None:
+        spans = iv.intervals(table["start_ps"].to_numpy()[places], table["end_ps"].to_numpy()[places])
     by_thread = _places_by_thread(table, places)
     return {thread: iv.union(spans[own]) if merges else spans[own] for thread, own in by_thread.items()}
 

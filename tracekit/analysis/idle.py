@@ -175,8 +175,9 @@ def _pieces_of_devices(timeline: Timeline, devices: Sequence[int]) -> list[Piece
 def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
     """The idle time between a device's first start and last end; a piece's label indexes CAUSES.
 
-    Each interval is what was before the next launch (the host's part), then a proven wait of the launched work, then
-    the time in the call if that was slow, then the rest; parts that are empty vanish.
+    Each interval is what was before the next launch (the host's part), then a proven wait of the launched work, for
+    others and from its start on for a copy, then the time in the call if that was slow, then the rest; parts that are
+    empty vanish.
     """
     rows, launch = timeline.rows, timeline.launch
     before, after = timeline.gaps(device)
@@ -189,7 +190,7 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
         np.where(has_launch, times[launch_after] if len(times) else 0, start) for times in timeline.call_times
     )
     launch_moment = np.clip(call_start, start, end)
-    wait_end, wait_cause = _waits(timeline, device, (before, after), launch_moment)
+    copy_start, wait_end = _waits(timeline, device, (before, after), launch_moment)
     slow_ps = np.where(end - start > QUEUE_GAP_PS, slow_call_ps(call_start, call_end, end), 0)
     call_moment = np.where(has_launch & (slow_ps > 0), np.maximum(call_start + slow_ps, wait_end), wait_end)
     rest_cause = np.full(len(after), CAUSE_CODE[Cause.UNEXPLAINED], np.int8)
@@ -197,18 +198,13 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
     rest_cause[has_launch & (end - call_moment <= PROMPT_PS)] = CAUSE_CODE[Cause.QUEUED]
     # What had been launched before its device stood idle waited for its turn, however short ago that was.
     rest_cause[has_launch & (end - call_end <= PROMPT_PS) & (call_end > start)] = CAUSE_CODE[Cause.LATENCY]
-    hosts, calling = (np.full(len(after), CAUSE_CODE[cause], np.int8) for cause in (Cause.HOST, Cause.CALL))
-    begins, ends, labels = (
-        np.column_stack(four).ravel()
-        for four in (
-            (start, launch_moment, wait_end, call_moment),
-            (launch_moment, wait_end, call_moment, end),
-            (hosts, wait_cause, calling, rest_cause),
-        )
-    )
+    proven = (Cause.HOST, Cause.OTHERS, Cause.COPY, Cause.CALL)
+    edges = (start, launch_moment, copy_start, wait_end, call_moment, end)
+    labels = (*(np.full(len(after), CAUSE_CODE[cause], np.int8) for cause in proven), rest_cause)
+    begins, ends, label = (np.column_stack(five).ravel() for five in (edges[:-1], edges[1:], labels))
     nonempty = np.flatnonzero(ends > begins)
-    interval = (nonempty // 4).astype(np.int32)
-    pieces = Pieces(begins[nonempty], ends[nonempty], labels[nonempty], after[interval], interval)
+    interval = (nonempty // len(labels)).astype(np.int32)
+    pieces = Pieces(begins[nonempty], ends[nonempty], label[nonempty], after[interval], interval)
     return _refine(timeline, host, device, pieces)
 
 
@@ -238,14 +234,16 @@ def _waits(
     device: int,
     gaps: tuple[NDArray[np.int32], NDArray[np.int32]],
     launch_moment: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """Until when the row that ends each interval had to wait for work elsewhere, and the cause: both (m,).
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Until when the row that ends each interval had to wait for work elsewhere, before that from when on for a copy,
+    which ends as late where it is for none: both (m,).
 
-    Either its lane was told to wait for work that ended meanwhile; or the collective that the device had just done
-    went on elsewhere, and the row started promptly after its end, in an interval too long for a mere start.
+    Either its lane was told to wait for work that ended meanwhile, of which a copy counts from its own start on; or the
+    collective that the device had just done went on elsewhere, and the row started promptly after its end, in an
+    interval too long for a mere start.
     """
     rows, (before, after) = timeline.rows, gaps
-    wait_end, cause = launch_moment.copy(), np.full(len(after), CAUSE_CODE[Cause.OTHERS], np.int8)
+    wait_end, copy_start = launch_moment.copy(), np.full(len(after), np.iinfo(np.int64).max)
     start, end = rows.end[before], rows.start[after]
     group = timeline.collectives.instance[before]
     collective_gaps = np.flatnonzero((group >= 0) & (end - start > PROMPT_PS))
@@ -269,8 +267,8 @@ def _waits(
         explains = (end_elsewhere > wait_end[gaps_of_lane]) & (end_elsewhere <= end[gaps_of_lane])
         wait_end[gaps_of_lane[explains]] = end_elsewhere[explains]
         copy = rows.kind[row[explains]] == CODE[Kind.MEMCPY]
-        cause[gaps_of_lane[explains]] = np.where(copy, CAUSE_CODE[Cause.COPY], CAUSE_CODE[Cause.OTHERS])
-    return wait_end, cause
+        copy_start[gaps_of_lane[explains]] = np.where(copy, rows.start[row[explains]], np.iinfo(np.int64).max)
+    return np.clip(copy_start, launch_moment, wait_end), wait_end
 
 
 def _lane_waits(timeline: Timeline, device: int) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
