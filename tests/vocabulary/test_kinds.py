@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.vocabulary.collective_names import KERNELS
+from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import OPCODES
 from tracekit.vocabulary.kinds import (
     TABLE,
@@ -283,3 +284,10 @@ if __name__ == "__main__":
 def test_a_stem_has_no_number_of_xla():
     names = ("fusion.17", "copy-start.1.2", "fusion", "v1.2", ".5")
     assert [stem(name) for name in names] == ["fusion", "copy-start", "fusion", "v1", ".5"]
+
+
+@pytest.mark.parametrize("example", sorted({row.example for row in TABLE} | COPIES.keys() | {"my_kernel", "fusion"}))
+def test_no_row_tells_apart_the_numbers_at_the_ends_of_names(example):
+    for end in (".1", ".22", "_2", "_2048", ".3.007", "_2d_8"):
+        name = f"{example}{end}"
+        assert kinds.row(name) is kinds._row(name, "", "", "")

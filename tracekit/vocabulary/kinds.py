@@ -178,6 +178,7 @@ CONTROL_FLOW = frozenset({"while", "conditional", "call", "megacore fusion"})
 
 # What is told by a name is told by so many of its letters; the questions asked before keep theirs.
 LONGEST = 10_000
+_DIGITS = "0123456789"
 _HALF = re.compile(r"-(start|update|done)$")
 _CONTROL_NAME = re.compile(r"(while|conditional|call)(\.\d+)*(\.clone)*(\.\d+)*")
 _STREAM_TYPES = re.compile(r"Stream #\d+\(([\w,]+)\)")
@@ -232,7 +233,11 @@ def classify(
 def row(name: str, opcode: str | None = None, typed: Kind | None = None, lane: str = "") -> Row:
     """The first row of TABLE that matches; the arguments are those of `classify`."""
     types = _STREAM_TYPES.match(lane)
-    return _row(name[:LONGEST], opcode or "", typed.value if typed else "", types[1].lower() if types else "")
+    name = name[:LONGEST]
+    bare = name.rstrip(_DIGITS)
+    if len(bare) < len(name) and bare.endswith((".", "_")) and not name.startswith("_Z"):
+        name = f"{bare}0"  # no row tells such numbers apart, and with them each op has a name of its own
+    return _row(name, opcode or "", typed.value if typed else "", types[1].lower() if types else "")
 
 
 # The planes of a file, and the files of a run, name the same kernels: asked again, half of their rows' cost is gone.
