@@ -4,13 +4,16 @@ Rows that are equal in some columns are found here too, with whole columns at a 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
@@ -29,6 +32,8 @@ _INTEGERS, _FLOATS = pd.Int64Dtype(), pd.Float64Dtype()
 _MOST_KEYS = 4
 # Columns with more categories than this, or longer ones, have a dtype each: what is shared is kept.
 _MOST_SHARED, _MOST_LETTERS = 2048, 200_000
+# So many texts of a column are Python's at once.
+_TEXTS_AT_ONCE = 1 << 14
 
 
 def frame(
@@ -101,14 +106,54 @@ def concat(columns: Mapping[str, Any], frames: Iterable[pd.DataFrame], *, is_las
     return frame(columns, {name: join([table.pop(name).array for table in tables]) for name in columns})
 
 
-def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Categorical:
+def categorical(labels: Sequence[str | None] | pa.Array, which: NDArray[np.integer[Any]]) -> pd.Categorical:
     """The categorical column `labels[which]`, without a string per row; None is null, and labels may repeat."""
+    if len(labels) > _MOST_SHARED:
+        return _of_many(labels, which)
+    labels = labels.to_pylist() if isinstance(labels, pa.Array) else labels
     place = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
     # Of the width that pandas takes: a column of eight bytes a row less to fill, and to look through for what it is.
     codes = np.array([-1 if label is None else place[label] for label in labels], np.min_scalar_type(~len(place)))
     is_shared = len(place) <= _MOST_SHARED and sum(map(len, place)) <= _MOST_LETTERS
     dtype = _of_labels(tuple(place)) if is_shared else text_dtype(_strings(list(place)))
     return pd.Categorical.from_codes(codes[which], dtype=dtype, validate=False)
+
+
+def _of_many(labels: Sequence[str | None] | pa.Array, which: NDArray[np.integer[Any]]) -> pd.Categorical:
+    """The same of many labels, which Arrow numbers: a dict of them takes 100 bytes a label."""
+    if not isinstance(labels, pa.Array):
+        try:
+            labels = pa.array(labels, pa.large_string())
+        except UnicodeEncodeError:
+            labels = pa.array([label and spelt(label) for label in labels], pa.large_string())
+    encoded = labels.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy()
+    if len(encoded.dictionary) <= _MOST_SHARED:
+        return categorical([*encoded.dictionary.to_pylist(), None], codes[which])
+    codes = codes.astype(np.min_scalar_type(~len(encoded.dictionary)))
+    return pd.Categorical.from_codes(codes[which], dtype=text_dtype(_index(encoded.dictionary)), validate=False)
+
+
+def in_order(column: pd.Categorical) -> pd.Categorical:
+    """The column with those categories alone that stand in it, in their own order."""
+    used = rising(column.codes[column.codes >= 0].astype(np.int64))
+    categories = arrow_texts(column.categories[used])
+    order = pc.sort_indices(categories)
+    place = np.full(len(column.categories) + 1, -1, np.min_scalar_type(~len(used)))
+    place[used[order.to_numpy()]] = np.arange(len(used))
+    dtype = text_dtype(_index(categories.take(order)))
+    return pd.Categorical.from_codes(place[column.codes], dtype=dtype, validate=False)
+
+
+def arrow_texts(texts: pd.Index) -> pa.Array:
+    """The categories of a column as Arrow has them."""
+    array = pa.array(texts, pa.large_string())
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _index(texts: pa.Array) -> pd.Index:
+    index: pd.Index = pd.Index(pd.array(texts.cast(pa.large_string()), dtype="str"))
+    return index
 
 
 @lru_cache(256)
@@ -133,13 +178,29 @@ def _strings(labels: Sequence[Any]) -> pd.Index:
 
 def by_label(column: pd.Categorical, value_of: Callable[[str], Any], null: Any = False) -> NDArray[Any]:
     """`value_of` the text in every row of a categorical column, asked once for each text; `null` where it is null."""
-    return np.take([*map(value_of, labels(column)), null], column.codes, axis=0)
+    return np.take([*map(value_of, each_label(column)), null], column.codes, axis=0)
 
 
 def labels(column: pd.Categorical) -> list[str]:
     """The categories of a column; an index of strings takes forty times as long to iterate."""
     texts: list[str] = column.categories.to_numpy(object).tolist()
     return texts
+
+
+def each_label(column: pd.Categorical) -> Iterable[str]:
+    """The categories of a column one after the other, of which few are there at once."""
+    if len(column.categories) <= _TEXTS_AT_ONCE:
+        return labels(column)
+    parts = range(0, len(column.categories), _TEXTS_AT_ONCE)
+    return chain.from_iterable(
+        column.categories[begin : begin + _TEXTS_AT_ONCE].to_numpy(object).tolist() for begin in parts
+    )
+
+
+def texts(column: pd.Categorical) -> Iterator[Any]:
+    """The text of each row, None where it is null; few are there at once."""
+    for begin in range(0, len(column), _TEXTS_AT_ONCE):
+        yield from texts_at(column, np.arange(begin, min(begin + _TEXTS_AT_ONCE, len(column))))
 
 
 def texts_at(column: pd.Categorical, places: NDArray[np.integer[Any]]) -> NDArray[np.object_]:
@@ -404,7 +465,9 @@ def _joined(arrays: Sequence[Any]) -> Any:
         return type(arrays[0])._concat_same_type(arrays)
     first, *others = (array.categories for array in arrays)
     if all(first is other or first.equals(other) for other in others):
-        return pd.Categorical.from_codes(np.concatenate([array.codes for array in arrays]), dtype=text_dtype(first))
+        dtype = arrays[0].dtype if first.dtype == "str" and not arrays[0].ordered else text_dtype(first)
+        all_codes = np.concatenate([array.codes for array in arrays])
+        return pd.Categorical.from_codes(all_codes, dtype=dtype, validate=False)
     # The code of each part's categories among all, and of a null, whose code is -1, after them.
     united, texts = pd.factorize(np.concatenate([array.categories.to_numpy(object) for array in arrays]))
     firsts = np.cumsum([0, *(len(array.categories) for array in arrays)])

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tracekit import heap
-from tracekit.columns import by_label, categorical
+from tracekit.columns import by_label, categorical, texts_at
 from tracekit.errors import TraceError
 from tracekit.readers.chrome import scanner
 from tracekit.readers.chrome.json_text import Event, Skipped, Text
@@ -126,16 +126,22 @@ class Document:
     @cached_property
     def processes(self) -> dict[str, str]:
         """The name of each process by its `pid`, as the file's metadata has it, in the file's order."""
-        rows = np.flatnonzero(np.asarray((self.ph == "M") & (self.name == "process_name")))
+        rows = self._metadata("process_name")
         metadata = zip(self.pid[rows], self.args(rows, dict), strict=True)
         return {str(pid): str(args.get("name", "")) for pid, args in metadata}
 
     @cached_property
     def thread_names(self) -> dict[tuple[str | None, str | None], str]:
         """The name of each thread by its `pid` and `tid`, as the file's metadata has it."""
-        rows = np.flatnonzero(np.asarray((self.ph == "M") & (self.name == "thread_name")))
+        rows = self._metadata("thread_name")
         metadata = zip(self.pid[rows], self.tid[rows], self.args(rows, dict), strict=True)
         return {(pid, tid): str(args["name"]) for pid, tid, args in metadata if args.get("name")}
+
+    def _metadata(self, name: str) -> NDArray[np.int64]:
+        """The rows of metadata of this name, of which pandas would look through a hash table of all names."""
+        rows = np.flatnonzero(np.asarray(self.ph == "M"))
+        is_called_so: NDArray[np.bool_] = np.asarray(texts_at(self.name, rows) == name, bool)
+        return rows[is_called_so]
 
     def args(self, rows: NDArray[np.int64], kind: type[T]) -> list[T]:
         """The `args` of the events `rows`, in that order, each decoded as `kind`.
@@ -152,14 +158,18 @@ class Document:
     def args_by_part(self, rows: NDArray[np.int64], kind: type[T]) -> Iterator[list[T]]:
         """The same some thousands at a time, of `rows` that rise: where one field of a million is asked for, the others
         are not held."""
+        for raw in self.raw_args(rows):
+            yield decoded(raw, kind)
+
+    def raw_args(self, rows: NDArray[np.int64]) -> Iterator[pa.Array]:
+        """The text of the `args`, some thousands at a time, of `rows` that rise."""
         begins = np.cumsum([0, *map(len, self.arguments)])
         part = np.searchsorted(begins, rows, side="right") - 1
         edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(rows)]
         for first, last in pairwise(edges):
             if first < last:
                 at = int(part[first])
-                texts = self.arguments[at].array().take(pa.array(rows[first:last] - begins[at])).to_pylist()
-                yield _decoded([text or b"{}" for text in texts], kind)
+                yield self.arguments[at].array().take(pa.array(rows[first:last] - begins[at]))
 
 
 @dataclass(frozen=True)
@@ -285,19 +295,20 @@ def _notes(text: Text, ph: pd.Categorical, far: int, damaged: Mapping[str, int])
     return tuple(notes)
 
 
-def _decoded(texts: list[bytes], kind: type[T]) -> list[T]:
-    """Each of `texts` as `kind`, in one pass, and one by one only if one of them does not fit."""
+def decoded(raw: pa.Array, kind: type[T]) -> list[T]:
+    """Each of some args as `kind`, in one pass, and one by one only if one of them does not fit."""
+    texts = [text or b"{}" for text in raw.to_pylist()]
     decoder = msgspec.json.Decoder(kind, strict=False)
     try:
         return msgspec.json.Decoder(list[kind], strict=False).decode(b"[%b]" % b",".join(texts))  # type: ignore[valid-type]
     except BROKEN:
-        decoded = []
+        values = []
         for text in texts:
             try:
-                decoded.append(decoder.decode(repaired(shallow(text))))
+                values.append(decoder.decode(repaired(shallow(text))))
             except BROKEN:
-                decoded.append(decoder.decode(b"{}"))
-        return decoded
+                values.append(decoder.decode(b"{}"))
+        return values
 
 
 class _Packed(NamedTuple):

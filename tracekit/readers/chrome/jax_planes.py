@@ -12,7 +12,8 @@ parallel part ends on another thread is the only one of its name that is open th
 once.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -21,12 +22,14 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tracekit.columns import by_label, categorical, concat, distinct, places_of
+from tracekit.columns import arrow_texts, by_label, categorical, concat, distinct, places_of, texts
 from tracekit.readers import losses, xspace
 from tracekit.readers.chrome import Dialect, Document
-from tracekit.readers.chrome.document import FAR, NO_JSON
+from tracekit.readers.chrome.document import FAR, NO_JSON, decoded
 from tracekit.readers.losses import Lost
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 from tracekit.trace import LOSS_COLUMNS, Trace
@@ -45,6 +48,8 @@ _CAP = 5_000_000
 _MOST_PLANES = 4096
 # Past this many picoseconds (2.5 h) the microseconds, which are written from a double, lose their last digits.
 _EXACT_PS = 2**53
+# Of so many event metadata the arguments are decoded at once.
+_METADATA = 1 << 13
 
 _NAMES = ("long_name", "hlo_category", *dict.fromkeys(xspace.STATS))
 _FIELDS = {name: f"stat{at}" for at, name in enumerate(_NAMES)}
@@ -55,6 +60,8 @@ _INTEGERS = (
 )
 _REALS = ("theoretical_occupancy_pct",)
 _COUNTS = ("flops", "model_flops", "bytes_accessed")
+# What args hold that have a stat of another type: a value that is no text, or a count, which may be none.
+_MAY_BE_ODD = r'"\s*:[^"]|flops|bytes_accessed|\\u'
 _Stats = msgspec.defstruct(
     "_Stats",
     [(field, Any, None) for field in _FIELDS.values()],
@@ -69,11 +76,19 @@ Links = dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]]
 
 @dataclass(frozen=True)
 class JsonPlane(Plane):
-    """One process of the file as a plane; no event is aggregated, and the plane has no stats."""
+    """One process of the file as a plane; no event is aggregated, and the plane has no stats.
 
-    metadata: list[EventMetadata]
+    Event metadata are what the events that are `described` (k,), rows of the document, tell of themselves, of which
+    `labels` and `long_names` (k,) are the names.
+    """
+
+    document: Document = field(repr=False)
+    described: NDArray[np.int64]
+    labels: pd.Categorical
+    long_names: pd.Categorical
     texts: dict[str, pd.Categorical]
     links: Links
+    _numbers: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] = field(default_factory=dict, repr=False)
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
         """The plane without the events that are not `kept`, shape (n,)."""
@@ -86,11 +101,20 @@ class JsonPlane(Plane):
     @property
     def event_ids(self) -> list[int]:
         """The ids of all event metadata."""
-        return list(range(len(self.metadata)))
+        return list(range(len(self.described)))
 
-    def event_metadata(self, event_id: int) -> EventMetadata:
-        """The metadata of `event_id`."""
-        return self.metadata[event_id]
+    def event_names(self, event_ids: NDArray[np.int64]) -> pa.Array:
+        """The name in the metadata of each of `event_ids`: the long one, if there is one."""
+        labels, long_names = (_texts_of(column[event_ids]) for column in (self.labels, self.long_names))
+        return pc.if_else(pc.equal(long_names, ""), labels, long_names)
+
+    def all_metadata(self, event_ids: Sequence[int]) -> Iterator[EventMetadata]:
+        """The metadata of each of `event_ids`; the arguments of some are decoded at once."""
+        for begin in range(0, len(event_ids), _METADATA):
+            some = np.array(event_ids[begin : begin + _METADATA], np.int64)
+            names = (texts(column[some]) for column in (self.labels, self.long_names))
+            for label, long_name, args in zip(*names, self.document.args(self.described[some], dict), strict=True):
+                yield EventMetadata(long_name or label or "", (label or "") if long_name else "", _values(args))
 
     def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The integer stat of every event and whether it has one; text that is no 64 bit integer is none."""
@@ -98,8 +122,10 @@ class JsonPlane(Plane):
             return self.links[stat]
         if stat not in self.texts:
             return np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
-        bits = by_label(self.texts[stat], lambda text: np.uint64((_integer(text) or 0) & 2**64 - 1), np.uint64(0))
-        return bits.view(np.int64), by_label(self.texts[stat], lambda text: _integer(text) is not None)
+        if stat not in self._numbers:
+            self._numbers[stat] = _integers(self.texts[stat])
+        bits, has_number = self._numbers[stat]
+        return bits[self.texts[stat].codes], has_number[self.texts[stat].codes]
 
     def reals(self, stat: str) -> NDArray[np.float64]:
         """The numeric stat of every event, shape (n,), nan where absent or no number."""
@@ -133,7 +159,12 @@ def _planes(document: Document) -> tuple[list[Plane], list[str], list[Lost]]:
     processes, threads = _labels(document)
     performed = np.asarray(document.ph.isin(_PERFORMED))
     notes = _limits(document)
-    there = performed & document.timed & (document.duration_ps >= 0) & ~np.asarray(document.name.isin(_REGIONS))
+    there = (
+        performed
+        & document.timed
+        & (document.duration_ps >= 0)
+        & ~by_label(document.name, lambda name: name in _REGIONS)
+    )
     there &= document.has_duration | np.asarray(document.ph != "X")
     planes: list[Plane] = []
     lost = _lost(document, performed, processes)
@@ -149,7 +180,9 @@ def _planes(document: Document) -> tuple[list[Plane], list[str], list[Lost]]:
         notes += plane_notes
         lost += [Lost(Loss.DETAILS, odd, len(plane), f"stats of {name} of another type")] if odd else []
     accelerated = any(xspace.device_name(plane.name) for plane in planes)
-    copies = sum(int(plane.names.isin(XLA_CPU_COPIES).sum()) for plane in planes if plane.name == _HOST)
+    copies = sum(
+        int(by_label(plane.names, XLA_CPU_COPIES.__contains__).sum()) for plane in planes if plane.name == _HOST
+    )
     if copies and not accelerated:
         notes.append(
             f"{copies} copies between CPU devices are missing: JSON lacks the ids that link a call to the thread that "
@@ -243,16 +276,12 @@ def _plane(
     """The plane of the events `rows`, notes, and how many stats are damaged; `threads` names its lines by tid."""
     base_ns = document.base_ps // 1000
     rows, line, lines = _lines(document, name, rows, threads, base_ns)
-    texts, odd = _texts(document, rows)
+    stats, odd = _texts(document, rows)
     empty = categorical([None], np.zeros(len(rows), np.int64))
-    long, category = texts.pop("long_name", empty), texts.pop("hlo_category", empty)
-    name_codes = document.name.codes[rows]
-    which, first = distinct(name_codes, long.codes, category.codes)
-    names_by_code, long_names = [*map(str, document.name.categories), ""], [*map(str, long.categories), ""]
-    short, full = [names_by_code[code] for code in name_codes[first]], [long_names[code] for code in long.codes[first]]
+    long, category = stats.pop("long_name", empty), stats.pop("hlo_category", empty)
+    which, first = distinct(document.name.codes[rows], long.codes, category.codes)
     duration = document.duration_ps[rows]
-    metadata = document.args(rows[first], dict)
-    odd += sum(_is_odd(key, value) for args in metadata for key, value in args.items() if key not in _FIELDS)
+    odd += _odd_further(document, rows[first])
     plane = JsonPlane(
         name=name,
         lines=lines,
@@ -263,11 +292,11 @@ def _plane(
         duration_ps=np.where(duration == 1, 0, duration),
         occurrences=np.broadcast_to(np.int64(-1), len(rows)),
         stats={},
-        metadata=[
-            EventMetadata(text or label, label if text else "", _values(args))
-            for text, label, args in zip(full, short, metadata, strict=True)
-        ],
-        texts=texts,
+        document=document,
+        described=rows[first],
+        labels=document.name[rows[first]],
+        long_names=long[first],
+        texts=stats,
         links={},
     )
     links, notes = _ends(plane) if name == _HOST else ({}, [])
@@ -293,11 +322,11 @@ def _lines(
 
 def _ends(plane: JsonPlane) -> tuple[Links, list[str]]:
     """The ids that join CPU ops with their `end:` events, which JSON lacks, and a note if any was guessed."""
-    texts, start = plane.texts, plane.offset_ps
-    if {"_p", "_c"} & texts.keys() or not {"hlo_op", "device_ordinal"} <= texts.keys():
+    stats, start = plane.texts, plane.offset_ps
+    if {"_p", "_c"} & stats.keys() or not {"hlo_op", "device_ordinal"} <= stats.keys():
         return {}, []
-    device = np.where(texts["hlo_op"].codes >= 0, texts["device_ordinal"].codes, -1)
-    runs = texts["run_id"].codes if "run_id" in texts else np.zeros(len(device), np.int64)
+    device = np.where(stats["hlo_op"].codes >= 0, stats["device_ordinal"].codes, -1)
+    runs = stats["run_id"].codes if "run_id" in stats else np.zeros(len(device), np.int64)
     run = np.where(device >= 0, distinct(device, runs)[0], -1)
     links, guessed = thunk_ends(plane.names, plane.line, start, start + plane.duration_ps, device, run)
     if not guessed:
@@ -316,8 +345,8 @@ def _texts(document: Document, rows: NDArray[np.int64]) -> tuple[dict[str, pd.Ca
     odd = 0
     for at in range(0, len(rows), _ROWS):
         args = document.args(rows[at : at + _ROWS], _Stats)
-        for name, field in _FIELDS.items():
-            column = list(map(attrgetter(field), args))
+        for name, of_name in _FIELDS.items():
+            column = list(map(attrgetter(of_name), args))
             if column.count(None) < len(column):
                 values = code_of[name]
                 try:
@@ -327,15 +356,44 @@ def _texts(document: Document, rows: NDArray[np.int64]) -> tuple[dict[str, pd.Ca
                     plain = [None if isinstance(value, list | dict) else value for value in column]
                     numbers = [values.setdefault(value, len(values)) for value in plain]
                 codes[name][at : at + len(column)] = numbers
-    texts = {
-        name: categorical([None if value is None else str(value) for value in values], codes[name])
-        for name, values in code_of.items()
-        if len(values) > 1
-    }
-    for name, values in code_of.items():
-        is_odd = np.array([value is not None and _is_odd(name, value) for value in values], bool)
+    columns = {}
+    while code_of:  # each is let go of before the next is made
+        name, values = code_of.popitem()
+        is_odd = np.fromiter((value is not None and _is_odd(name, value) for value in values), bool, len(values))
         odd += int(is_odd[codes[name]].sum()) if is_odd.any() else 0
-    return texts, odd
+        if len(values) > 1:
+            columns[name] = categorical([None if value is None else str(value) for value in values], codes.pop(name))
+    return columns, odd
+
+
+def _odd_further(document: Document, rows: NDArray[np.int64]) -> int:
+    """How many stats of the events `rows` are of another type, of those that are no columns; only what may be odd is
+    decoded."""
+    odd = 0
+    for raw in document.raw_args(rows):
+        doubtful = raw.filter(pc.match_substring_regex(raw, _MAY_BE_ODD))
+        odd += sum(
+            _is_odd(key, value) for args in decoded(doubtful, dict) for key, value in args.items() if key not in _FIELDS
+        )
+    return odd
+
+
+def _texts_of(column: pd.Categorical) -> pa.Array:
+    """The texts of a column, "" where it is null."""
+    return pa.concat_arrays([arrow_texts(column.categories), pa.array([""], pa.large_string())]).take(
+        pa.array(np.where(column.codes < 0, len(column.categories), column.codes))
+    )
+
+
+def _integers(column: pd.Categorical) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The 64 bits of the integer that each category of a column is and whether it is one, and of null, the last."""
+    labels = arrow_texts(column.categories)
+    if pc.all(pc.match_substring_regex(labels, "^-?[0-9]{1,18}$")).as_py():
+        bits = pc.cast(labels, pa.int64()).to_numpy()
+        return np.append(bits, 0), np.append(np.ones(len(bits), bool), False)
+    values = [_integer(text) for text in labels.to_pylist()]
+    numbers = np.array([(value or 0) & 2**64 - 1 for value in values] + [0], np.uint64).view(np.int64)
+    return numbers, np.array([value is not None for value in values] + [False])
 
 
 def _is_odd(name: str, value: Any) -> bool:
@@ -383,9 +441,11 @@ def thunk_ends(
     `run` the device that an op ran on and the run of a program there, -1 if the event is no op. An op whose end is not
     found has no `_p`. Guessed are the ops of which several of one name were open, on other threads, when an end came.
     """
-    ends = by_label(names, lambda name: name.startswith(END))
-    bare = [*(name.removeprefix(END) for name in names.categories), ""]
-    op = pd.factorize(pd.Index(bare, dtype="str"))[0].astype(np.int64)[names.codes]
+    labels = pa.concat_arrays([arrow_texts(names.categories), pa.array([""], pa.large_string())])
+    are_ends = pc.starts_with(labels, END)
+    bare = pc.if_else(are_ends, pc.utf8_slice_codeunits(labels, len(END)), labels)
+    op = bare.dictionary_encode().indices.to_numpy().astype(np.int64)[names.codes]
+    ends = are_ends.to_numpy(zero_copy_only=False)[names.codes]
     rows = np.flatnonzero((run >= 0) | ends)
     rows = rows[np.lexsort((ends[rows], start[rows], op[rows], line[rows]))]
     first, second = rows[:-1], rows[1:]

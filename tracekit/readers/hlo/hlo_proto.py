@@ -63,14 +63,14 @@ class Program:
     """The instructions of one serialised HloProto; DAMAGED, also when asked, where its bytes are no message."""
 
     proto: bytes
-    _ops: dict[str, Op | None] = field(default_factory=dict, repr=False)
+    _ops: dict[str, Op] = field(default_factory=dict, repr=False)
 
     def op(self, name: str) -> Op | None:
         """What the instruction `name` does, None if the program has none of that name."""
-        if name not in self._ops:
-            at = self.places.get(name)
-            self._ops[name] = None if at is None else self._describe(*at)
-        return self._ops[name]
+        at = self.places.get(name)
+        if at is not None and name not in self._ops:
+            self._ops[name] = self._describe(*at)
+        return self._ops.get(name)
 
     def instruction(self, name: str) -> Instruction | None:
         """The instruction `name` with all that is known of it, None if there is none."""

@@ -21,7 +21,7 @@ one that starts several carries the `run_id`, and starts each device by a call o
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import host_events, planes
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import DeviceRows, Lookup
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.copies import XLA_CPU_COPIES, XLA_CPU_TRANSFERS
@@ -101,44 +101,51 @@ def _lost_thunks(events: HostEvents) -> list[Lost]:
 
 def _thunks(
     host: str, events: HostEvents, lookup: Lookup
-) -> tuple[pd.DataFrame, list[planes.Operation], NDArray[np.int64], list[str]]:
+) -> tuple[pd.DataFrame, pd.DataFrame, NDArray[np.int64], list[str]]:
     """The rows that are thunks, the operations that their `op` numbers, the event of the call that started each row, -1
     for none, and notes."""
     plane = events.plane
     rows = np.flatnonzero(events.thunk)
     if len(rows) == 0:
-        return frame(EVENT_COLUMNS), [], rows, []
+        return frame(EVENT_COLUMNS), frame(OP_COLUMNS), rows, []
     start, line = events.start[rows], events.line[rows]
     device = plane.numbers("device_ordinal")[0][rows]
     end, unproven = _true_end(events, rows, device, plane.numbers("run_id")[0][rows])
 
     hlo = planes.hlo_ops(plane, rows, lookup, planes.Once())
     collective_of = _rendezvous_collectives(events, rows, hlo.which)
-    pieces = nested.leaves(start, events.end[rows], end, line, hlo.mask(planes.is_control_flow))
+    is_control_flow = np.fromiter(starmap(planes.is_control_flow, hlo), bool, len(hlo))
+    pieces = nested.leaves(start, events.end[rows], end, line, is_control_flow[hlo.which])
     at = pieces[:, 0]
     op, ordinals = hlo.which[at], pd.factorize(device[at])
-    classes = [
-        planes.classify(name, facts, typed=Kind.COLLECTIVE if facts is None and number in collective_of else None)
-        for number, (name, facts) in enumerate(hlo.ops)
-    ]
-    collective = np.array([each.kind == Kind.COLLECTIVE for each in classes], bool)[op]
-    categories = [facts.category if facts else collective_of.get(number) for number, (_, facts) in enumerate(hlo.ops)]
+    meets, met = np.full(len(hlo), -1), [*dict.fromkeys(collective_of.values()), None]
+    meets[[*collective_of]] = [met.index(each) for each in collective_of.values()]
+    class_of, classes = planes.numbered(
+        planes.classify(name, facts, typed=Kind.COLLECTIVE if facts is None and meeting >= 0 else None)
+        for (name, facts), meeting in zip(hlo, meets, strict=True)
+    )
+    alike, first = distinct(class_of, hlo.fact, meets)
+    alike = alike[op]
+    facts = [hlo.facts[number] for number in hlo.fact[first].tolist()]
+    classes = [classes[number] for number in class_of[first].tolist()]
+    collective = np.array([each.kind == Kind.COLLECTIVE for each in classes], bool)[alike]
+    categories = [op.category if op else met[meeting] for op, meeting in zip(facts, meets[first], strict=True)]
     data = planes.event_columns(host, plane, rows[at])
-    data |= planes.hlo_columns([facts for _, facts in hlo.ops], classes, op)
+    data |= planes.hlo_columns(facts, classes, alike)
     data |= {
         "device": categorical([f"cpu:{ordinal}" for ordinal in ordinals[1]], ordinals[0]),
         "start_ps": pieces[:, 1],
         "end_ps": pieces[:, 2],
-        "category": categorical(categories, op),
+        "category": categorical(categories, alike),
         "op": op,
         "wait_ps": _rendezvous_wait(events, np.flatnonzero(collective), pieces[:, 1:], line[at]),
     }
     notes = []
     if unproven:
         notes.append(f"{unproven} CPU ops have no `end:` event: the end of their own event is used.")
-    missing = sum(facts is None and number not in collective_of for number, (_, facts) in enumerate(hlo.ops))
+    missing = int((hlo.told(lambda op: op is None) & (meets < 0)).sum())
     if missing:
-        notes.append(f"{missing} of {len(hlo.ops)} distinct CPU ops have no HLO proto: they are classified by name.")
+        notes.append(f"{missing} of {len(hlo)} distinct CPU ops have no HLO proto: they are classified by name.")
     return frame(EVENT_COLUMNS, data), hlo.operations, _launching_calls(events, rows)[at], notes
 
 

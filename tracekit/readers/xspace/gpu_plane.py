@@ -10,6 +10,7 @@ dest:0 async:1`, in older versions `size:112 dest:4 async:0`; of ROCm `kind:Unkn
 
 import re
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
-from tracekit.columns import by_label, categorical, constant, distinct, labels
+from tracekit.columns import by_label, categorical, constant, distinct, labels, texts
 from tracekit.devices import number
 from tracekit.readers.hlo.instruction import MOVES, Op
 from tracekit.readers.losses import Lost
@@ -97,12 +98,22 @@ def read(
     copy_records = [*(copy_record(text, ordinal) for text in labels(details)), CopyRecord()]
     # Rows that are alike in all of this are classified once.
     which, first = distinct(hlo.which, data["name"].codes, data["lane"].codes, details.codes, is_memset)
-    ops = [hlo.ops[at][1] for at in hlo.which[first].tolist()]
-    records = [copy_records[code] if code >= 0 else None for code in details.codes[first].tolist()]
-    names, lanes = (np.array(labels(data[column]), object)[data[column].codes[first]] for column in ("name", "lane"))
-    memories = [record and (record.source, record.target) for record in records]
-    classify = once(_classify)
-    classes = [classify(*row) for row in zip(names, lanes, ops, memories, is_memset[first].tolist(), strict=True)]
+    fact, record = hlo.fact[hlo.which[first]], np.where(details.codes >= 0, details.codes, -1)[first]
+    memories = [*((each.source, each.target) for each in copy_records[:-1]), None]
+    asked = zip(
+        *(texts(data[column][first]) for column in ("name", "lane")),
+        map(hlo.facts.__getitem__, fact),
+        map(memories.__getitem__, record),
+        is_memset[first].tolist(),
+        strict=True,
+    )
+    class_of, classes = planes.numbered(starmap(once(_classify), asked))
+    # Of what a name tells nothing further is asked.
+    alike, first = distinct(class_of, fact, record)
+    which = alike[which]
+    ops = [hlo.facts[at] for at in fact[first].tolist()]
+    records = [copy_records[at] if at >= 0 else None for at in record[first].tolist()]
+    classes = [classes[at] for at in class_of[first].tolist()]
     data |= planes.hlo_columns(ops, classes, which)
     data["host_memory"] = categorical([copy.host_memory for copy in copy_records], details.codes)
     data["direction"], unproven = _directions(
@@ -115,17 +126,15 @@ def read(
     )
     data["device"] = constant(device, count)
     data["start_ps"], data["end_ps"] = events.start[rows], events.end[rows]
-    data["op"] = pd.arrays.IntegerArray(hlo.which, hlo.mask(lambda name, op: name == ""))
+    data["op"] = pd.arrays.IntegerArray(hlo.which, hlo.nameless[hlo.which])
     data["occupancy_ratio"] = _occupancy(plane, rows)
     if unproven:
         notes.append(
             f"{unproven} device-to-device copies have no direction: ROCm does not record whether they stay within one "
             "device or go to another."
         )
-    if missing := sum(name != "" and op is None for name, op in hlo.ops):
-        notes.append(
-            f"{missing} of {len(hlo.ops)} distinct ops have no HLO proto: their kernels are classified by name."
-        )
+    if missing := int((hlo.told(lambda op: op is None) & ~hlo.nameless).sum()):
+        notes.append(f"{missing} of {len(hlo)} distinct ops have no HLO proto: their kernels are classified by name.")
     notes += _graph_notes(events, hlo, calls)
     lost = _unlinked(plane, data["correlation_id"])
     if unclear := int(by_label(details, lambda text: not _FIELD.search(text)).sum()):
@@ -255,7 +264,7 @@ def _graph_notes(events: PlaneEvents, hlo: planes.HloOps, calls: Calls) -> list[
     in_graph = whole | (plane.numbers("cuda_graph_id")[0][rows] > 0) | np.isin(ids[rows], calls.graphs)
     if not in_graph.any():
         return []
-    hidden = in_graph & hlo.mask(lambda name, op: op is None or op.does in kinds.CONTROL_FLOW)
+    hidden = in_graph & hlo.told(lambda op: op is None or op.does in kinds.CONTROL_FLOW)[hlo.which]
     if not hidden.any():
         return []
     spans = intervals.intervals(events.start[rows], events.end[rows])

@@ -8,19 +8,21 @@ ops its events are; with what HLO says of these, rows are made of them.
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from operator import not_
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, distinct, frame, labels
+from tracekit.columns import by_label, categorical, constant, distinct, frame, labels, texts
 from tracekit.readers.hlo.instruction import Op
 from tracekit.readers.losses import Lost
-from tracekit.trace import LAUNCH_COLUMNS
+from tracekit.trace import LAUNCH_COLUMNS, OP_COLUMNS
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.kinds import Kind
 
@@ -29,6 +31,7 @@ _MOST_ANSWERS = 1 << 15
 # Bytes that are no UTF-8 (protobuf_decoder), and what no profiler calls anything by.
 NO_TEXT = re.compile(r"\\x[0-9a-f]{2}|[\x00-\x1f\ufffd]")
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 # Which events of a plane: their places, or where they are all a slice, with which columns are not copied.
 Rows = NDArray[np.int64] | slice
 
@@ -61,7 +64,7 @@ class Plane(ABC):
     """One XPlane: its n events as columns, all int64 of shape (n,) unless said otherwise.
 
     `name` is `/device:GPU:0` or `/host:CPU`, `lines` are the headers of the lines that were kept, and `line` is the
-    index into them of every event. `metadata_id`: what `event_metadata` is asked with. `offset_ps` counts from the
+    index into them of every event. `metadata_id`: what `event_names` is asked with. `offset_ps` counts from the
     timestamp of the line. `occurrences`: `num_occurrences` of an aggregated event, which then has no offset, else -1.
     `stats`: the plane's own stats by name. `lost_stats`: how many stats of events are damaged or have lost their names.
     """
@@ -96,12 +99,7 @@ class Plane(ABC):
     def names(self) -> pd.Categorical:
         """The name of every event, shape (n,)."""
         places, first = distinct(self.metadata_id)
-        event_ids = self.metadata_id[first].tolist()
-        return categorical([self.event_name(event_id) for event_id in event_ids], places)
-
-    def event_name(self, event_id: int) -> str:
-        """The name in the metadata of `event_id`."""
-        return self.event_metadata(event_id).name
+        return categorical(self.event_names(self.metadata_id[first]), places)
 
     @property
     def damaged(self) -> int:
@@ -114,8 +112,12 @@ class Plane(ABC):
         """The ids of all event metadata in the plane, used by an event or not."""
 
     @abstractmethod
-    def event_metadata(self, event_id: int) -> EventMetadata:
-        """The metadata of `event_id`; an id without metadata gives empty strings."""
+    def event_names(self, event_ids: NDArray[np.int64]) -> Sequence[str] | pa.Array:
+        """The name in the metadata of each of `event_ids`."""
+
+    @abstractmethod
+    def all_metadata(self, event_ids: Sequence[int]) -> Iterator[EventMetadata]:
+        """The metadata of each of `event_ids`; an id without metadata gives empty strings."""
 
     @abstractmethod
     def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -146,23 +148,6 @@ class XSpace:
 
 
 @dataclass(frozen=True)
-class Operation:
-    """One op of a compiled program: its name, its opcode where HLO tells it, and what the trace itself says of it.
-
-    `program` is `jit_f(12)`, "" where no event tells. `operands` are names that the op's text gives.
-    """
-
-    program: str
-    name: str
-    opcode: str | None = None
-    source: str | None = None
-    framework_op: str | None = None
-    flops: int | None = None
-    bytes_accessed: int | None = None
-    operands: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class PlaneEvents:
     """The events of a plane, start and end of each in ps (n,), and the `rows` (m,) of those that have a time."""
 
@@ -179,15 +164,17 @@ class PlaneEvents:
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """The rows of a device as columns (those of EVENT_COLUMNS that they have), the operations that their `op` numbers,
-    notes on what was guessed or skipped, and the calls that started rows (LAUNCH_COLUMNS), where the file gives them no
-    correlation id; and what is `lost` of the rows."""
+    """The rows of a device as columns (those of EVENT_COLUMNS that they have), the operations that their `op` numbers
+    (OP_COLUMNS) as far as the trace itself tells them, notes on what was guessed or skipped, and the calls that started
+    rows (LAUNCH_COLUMNS), where the file gives them no correlation id; what is `lost` of the rows; and by the number of
+    an operation the names of its `operands` that its text gives."""
 
     events: dict[str, Any]
-    operations: list[Operation]
+    operations: pd.DataFrame
     notes: list[str]
     launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
     lost: list[Lost] = field(default_factory=list)
+    operands: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
 def number_stat(stats: Mapping[str, Any], name: str) -> int | float | None:
@@ -253,41 +240,65 @@ class Once:
         return cast(F, self._asked[function])
 
 
+def numbered(values: Iterable[T]) -> tuple[NDArray[np.int64], list[T]]:
+    """Which distinct value each is, in order of appearance, and these: no object for each of many that are alike."""
+    place: dict[T, int] = {}
+    which = np.fromiter((place.setdefault(value, len(place)) for value in values), np.int64)
+    return which, [*place]
+
+
 @dataclass(frozen=True)
 class HloOps:
-    """The distinct ops of n events: `which` of them each event is, shape (n,), the ops as (hlo_op, what HLO says of
-    it), and as operations of their programs. An event without hlo_op is the op ""."""
+    """The k distinct ops of n events: `which` of them each event is, shape (n,), their `names` (k,), null where an
+    event has no hlo_op, which of the `facts` HLO says of each, `fact` (k,), and the ops as operations of their programs
+    (OP_COLUMNS)."""
 
     which: NDArray[np.int64]
-    ops: list[tuple[str, Op | None]]
-    operations: list[Operation]
+    names: pd.Categorical
+    fact: NDArray[np.int64]
+    facts: list[Op | None]
+    operations: pd.DataFrame
 
-    def mask(self, test: Callable[[str, Op | None], bool]) -> NDArray[np.bool_]:
-        """Which events are of an op that passes `test`, asked once per distinct op, shape (n,)."""
-        return np.array([test(name, op) for name, op in self.ops], bool)[self.which]
+    def __len__(self) -> int:
+        return len(self.fact)
+
+    def __iter__(self) -> Iterator[tuple[str, Op | None]]:
+        return ((name or "", self.facts[fact]) for name, fact in zip(texts(self.names), self.fact, strict=True))
+
+    @property
+    def nameless(self) -> NDArray[np.bool_]:
+        """Which ops have no name, shape (k,)."""
+        return by_label(self.names, not_, True)
+
+    def told(self, test: Callable[[Op | None], bool]) -> NDArray[np.bool_]:
+        """Of which ops HLO says what passes `test`, shape (k,)."""
+        return np.array([*map(test, self.facts)], bool)[self.fact]
 
 
 def hlo_ops(plane: Plane, rows: Rows, lookup: Lookup, once: Once) -> HloOps:
-    """The distinct ops of the events `rows`; of other planes, that share `once`, equal ones are the same objects."""
-    lookup, operation = once(lookup), once(Operation)
+    """The distinct ops of the events `rows`; `once` is shared by planes, of which most have the same."""
+    lookup = once(lookup)
     op, module = plane.strings("hlo_op")[rows], plane.strings("hlo_module")[rows]
     program = plane.numbers("program_id")[0][rows].view(np.uint64)
     which, first = distinct(op.codes, module.codes, program)
-    # The code of what is absent is -1, the last.
-    op_names, modules = [*labels(op), ""], [*labels(module), ""]
-    numbers = [*map(str, program[first].tolist())]
-    keys = zip(op.codes[first].tolist(), module.codes[first].tolist(), numbers, strict=True)
-    ops = [(op_names[a], lookup(modules[b], number, op_names[a]) if a >= 0 else None) for a, b, number in keys]
-    has_number = plane.numbers("program_id")[1][rows][first]
+    op, module, program = op[first], module[first], program[first]
+    has_program = plane.numbers("program_id")[1][rows][first]
+    asked = zip(texts(op), texts(module), map(str, program.tolist()), strict=True)
+    fact, facts = numbered(
+        lookup(of_module or "", number, name) if name is not None else None for name, of_module, number in asked
+    )
+    of_program, of_op = distinct(module.codes, program, has_program)
+    columns = (texts(module[of_op]), program[of_op].tolist(), has_program[of_op].tolist())
     programs = [
-        f"{modules[b]}({number})" if has_one else modules[b]
-        for b, number, has_one in zip(module.codes[first].tolist(), numbers, has_number.tolist(), strict=True)
+        f"{of_module or ''}({number})" if has_number else of_module
+        for of_module, number, has_number in zip(*columns, strict=True)
     ]
-    operations = [
-        operation(program, name, hlo.opcode if hlo else None)
-        for (name, hlo), program in zip(ops, programs, strict=True)
-    ]
-    return HloOps(which, ops, operations)
+    operations = {
+        "program": categorical([each or None for each in programs], of_program),
+        "hlo_op": op if (op.codes >= 0).all() else categorical([*labels(op), ""], op.codes),
+        "opcode": categorical([each.opcode if each else None for each in facts], fact),
+    }
+    return HloOps(which, op, fact, facts, frame(OP_COLUMNS, operations))
 
 
 def classify(

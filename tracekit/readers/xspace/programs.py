@@ -1,7 +1,7 @@
 """The compiled programs of a file: what their HLO protos say of the ops that ran, and which op needs which."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import frame, joined
+from tracekit.columns import categorical, concat, distinct, frame, in_order, joined, labels, places_of, texts
 from tracekit.readers.hlo import operands
 from tracekit.readers.hlo.costs import Costs
 from tracekit.readers.hlo.hlo_proto import DAMAGED, Program
 from tracekit.readers.hlo.instruction import Op
 from tracekit.readers.losses import Lost
-from tracekit.readers.xspace.planes import Operation, XSpace
+from tracekit.readers.xspace.planes import XSpace
 from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS
 from tracekit.vocabulary.losses import Loss
 
@@ -88,7 +88,7 @@ def programs(space: XSpace) -> Programs:
     for plane in space.planes:
         if plane.name != METADATA:
             continue
-        for metadata in map(plane.event_metadata, plane.event_ids):
+        for metadata in plane.all_metadata(plane.event_ids):
             proto = metadata.stats.get(_PROGRAM_STAT)
             if isinstance(proto, bytes):
                 protos[metadata.name] = proto
@@ -98,15 +98,20 @@ def programs(space: XSpace) -> Programs:
 
 
 def with_operations(
-    parts: Sequence[dict[str, Any]], operations: Sequence[Sequence[Operation]], programs: Programs
+    parts: Sequence[dict[str, Any]],
+    operations: Sequence[pd.DataFrame],
+    operands_of: Sequence[Mapping[int, Sequence[str]]],
+    programs: Programs,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The rows of all `parts` (columns of EVENT_COLUMNS), whose `op` numbers their own `operations`, with the
-    operations that have rows (OP_COLUMNS) and those of them that need others (OPERAND_COLUMNS). The parts lose their
-    columns.
+    """The rows of all `parts` (columns of EVENT_COLUMNS), whose `op` numbers their own `operations` (OP_COLUMNS), with
+    the operations that have rows (OP_COLUMNS) and those of them that need others (OPERAND_COLUMNS); `operands_of` are
+    the names of operands that the trace itself tells, by the number of an operation. The parts lose their columns.
     """
-    which, distinct = _distinct_operations([operation for of_plane in operations for operation in of_plane])
-    has_rows = np.zeros(len(distinct), bool)
-    edges = np.cumsum([0, *map(len, operations)]).tolist()
+    lengths = [*map(len, operations)]
+    table = concat(OP_COLUMNS, operations)
+    which, first = distinct(table["program"].cat.codes.to_numpy(), table["hlo_op"].cat.codes.to_numpy())
+    has_rows = np.zeros(len(first), bool)
+    edges = np.cumsum([0, *lengths]).tolist()
     of_plane = [which[begin:end] for begin, end in pairwise(edges)]
     nothing = np.zeros(0, np.int64)
     # -1 of a row that has no operation.
@@ -120,78 +125,92 @@ def with_operations(
         if part:
             part["op"] = pd.arrays.IntegerArray(np.append(number[numbers], 0)[own], own < 0)
     events = joined(EVENT_COLUMNS, parts)
-    with_rows = [distinct[at] for at in np.flatnonzero(has_rows)]
-    of_program: dict[str, list[int]] = {}
-    for at, operation in enumerate(with_rows):
-        of_program.setdefault(operation.program, []).append(at)
-    pairs: list[tuple[int, int]] = []
-    for key, places in of_program.items():
-        costs = Costs(programs.indexed(key))
-        try:
-            for at in places:
-                with_rows[at] = _completed(with_rows[at], costs)
-            pairs += _operands([with_rows[at] for at in places], places, programs.of(key))
-        except DAMAGED:
-            programs.damaged(key)
+    names_of = {
+        int(number[which[begin + at]]): names
+        for begin, of_part in zip(edges, operands_of, strict=False)
+        for at, names in of_part.items()
+        if first[which[begin + at]] == begin + at and has_rows[which[begin + at]]
+    }
+    told, pairs = _told(_merged(table, which, first)[has_rows], names_of, programs)
     return (
         events,
-        _table(with_rows),
+        told,
         frame(OPERAND_COLUMNS, dict(zip(OPERAND_COLUMNS, np.array(pairs, np.int64).reshape(-1, 2).T, strict=True))),
     )
 
 
-def _distinct_operations(operations: Sequence[Operation]) -> tuple[NDArray[np.int64], list[Operation]]:
-    """Which distinct operation each is, and these: what one of several leaves open, another may tell."""
-    places: dict[tuple[str, str], int] = {}
-    place_of: dict[int, int] = {}  # by object, as the planes of a file share them
-    distinct: list[Operation] = []
-    which = np.zeros(len(operations), np.int64)
-    for at, operation in enumerate(operations):
-        if id(operation) in place_of:
-            which[at] = place_of[id(operation)]
+def _merged(table: pd.DataFrame, which: NDArray[np.int64], first: NDArray[np.int64]) -> pd.DataFrame:
+    """The distinct operations of the `table` (n,), of which each is `which` (n,) and the `first` of each counts; what
+    that leaves open, another may tell."""
+    merged = table.take(first)
+    if len(first) == len(table):
+        return merged
+    for name in ("opcode", *_OPEN):
+        is_told = table[name].notna().to_numpy()
+        source = first.copy()
+        rows = np.flatnonzero(is_told)[::-1]  # of several the first counts
+        source[which[rows]] = rows
+        merged[name] = table[name].array[np.where(is_told[first], first, source)]
+    return merged
+
+
+def _told(
+    table: pd.DataFrame, names_of: Mapping[int, Sequence[str]], programs: Programs
+) -> tuple[pd.DataFrame, list[tuple[int, int]]]:
+    """The operations with what their protos tell, and which of them needs which; `names_of` are operands by the number
+    of an operation."""
+    of_program, first = distinct(table["program"].cat.codes.to_numpy())
+    keys = [key or "" for key in texts(table["program"].array[first])]
+    pairs: list[tuple[int, int]] = []
+    completed: dict[str, dict[int, Any]] = {name: {} for name in _OPEN}
+    for key, places in zip(keys, places_of(of_program, len(keys)), strict=True):
+        if not programs.indexed(key).proto and names_of.keys().isdisjoint(places.tolist()):
             continue
-        place = places.setdefault((operation.program, operation.name), len(distinct))
-        if place == len(distinct):
-            distinct.append(operation)
-        which[at] = place_of[id(operation)] = place
-        missing = {
-            name: getattr(operation, name) for name in ("opcode", *_OPEN) if getattr(distinct[place], name) is None
-        }
-        if any(value is not None for value in missing.values()):
-            distinct[place] = replace(distinct[place], **missing)
-    return which, distinct
+        ops = [*texts(table["hlo_op"].array[places])]
+        missing = {name: table[name].isna().to_numpy()[places] for name in _OPEN}
+        costs = Costs(programs.indexed(key))
+        try:
+            if costs.program.proto:
+                for at in np.flatnonzero(np.logical_or.reduce([*missing.values()])).tolist():
+                    cost = costs.of(ops[at])
+                    for name in _OPEN:
+                        if missing[name][at]:
+                            completed[name][int(places[at])] = getattr(cost, name)
+            names = {name: names_of.get(at, ()) for name, at in zip(ops, places.tolist(), strict=True)}
+            pairs += _operands(names, places.tolist(), programs.of(key))
+        except DAMAGED:
+            programs.damaged(key)
+    columns = {name: _filled(table[name].array, completed.get(name, {})) for name in OP_COLUMNS}
+    return frame(OP_COLUMNS, columns), pairs
 
 
-def _completed(operation: Operation, costs: Costs) -> Operation:
-    """The operation with what its proto tells."""
-    if all(getattr(operation, name) is not None for name in _OPEN):
-        return operation
-    cost = costs.of(operation.name)
-    return replace(operation, **{name: getattr(cost, name) for name in _OPEN if getattr(operation, name) is None})
+def _filled(column: Any, values: Mapping[int, Any]) -> Any:
+    """A column of OP_COLUMNS with these values in some of its places, its texts in order."""
+    if not isinstance(column, pd.Categorical):
+        column = column.copy()
+        for at, value in values.items():
+            column[at] = value
+        return column
+    told = [*dict.fromkeys(value for value in values.values() if value is not None)]
+    if told:
+        codes = column.codes.astype(np.int64)
+        place = {value: at for at, value in enumerate(told, len(column.categories))} | {None: -1}
+        codes[[*values]] = [place[value] for value in values.values()]
+        column = categorical([*labels(column), *told, None], codes)
+    return in_order(column)
 
 
-def _operands(operations: Sequence[Operation], numbers: Sequence[int], program: Program) -> list[tuple[int, int]]:
+def _operands(
+    operands_of: Mapping[str, Sequence[str]], numbers: Sequence[int], program: Program
+) -> list[tuple[int, int]]:
     """Which of the operations of one program, called `numbers`, needs which: by its proto, else by their own texts, in
     which only operands that left rows themselves are told."""
-    number = {operation.name: at for operation, at in zip(operations, numbers, strict=True)}
+    number = dict(zip(operands_of, numbers, strict=True))
     pairs: Iterable[tuple[str, str]]
     if program.proto:
-        pairs = operands.operands(program, list(number))
+        pairs = operands.operands(program, [*number])
     else:
         pairs = dict.fromkeys(
-            (operation.name, name) for operation in operations for name in operation.operands if name in number
+            (name, operand) for name, names in operands_of.items() for operand in names if operand in number
         )
     return [(number[op], number[operand]) for op, operand in pairs]
-
-
-def _table(operations: Sequence[Operation]) -> pd.DataFrame:
-    data = {
-        "program": [operation.program or None for operation in operations],
-        "hlo_op": [operation.name for operation in operations],
-        **{name: [getattr(operation, name) for operation in operations] for name in ("opcode", *_OPEN)},
-    }
-    return frame(OP_COLUMNS, {name: pd.Series(data[name], dtype=_dtype(name)) for name in OP_COLUMNS})
-
-
-def _dtype(column: str) -> str:
-    return "str" if OP_COLUMNS[column] == "category" else str(OP_COLUMNS[column])

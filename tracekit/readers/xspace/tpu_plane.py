@@ -26,8 +26,8 @@ from tracekit.readers.hlo.instruction import ASYNC, DETAILED, MOVES, Instruction
 from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import host_events, planes
 from tracekit.readers.xspace.host_events import HostEvents
-from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents
-from tracekit.trace import LAUNCH_COLUMNS
+from tracekit.readers.xspace.planes import DeviceRows, EventMetadata, PlaneEvents
+from tracekit.trace import LAUNCH_COLUMNS, OP_COLUMNS
 from tracekit.units import time
 from tracekit.vocabulary import collectives, kinds
 from tracekit.vocabulary.host_calls import TPU_ENQUEUE, TPU_EXECUTE, TPU_ISSUE
@@ -87,19 +87,25 @@ class ProgramLaunches:
         return int((call_start - start[has_call]).max(initial=0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _TpuOp:
-    """One distinct op: what it is, which half it is ("start", "update", "done" or ""), and the name of its partner."""
+    """One distinct op: what it is, which half it is ("start", "update", "done" or ""), the name of its partner, and
+    what its metadata tell of it, as OP_COLUMNS has it; `operands` are names that its text gives."""
 
     name: str
     op: Op | None
     classification: kinds.Classification
     category: str | None
     program: int
-    operation: planes.Operation
-    half: str = ""
-    partner: str = ""
-    control: bool = False
+    half: str
+    partner: str
+    control: bool
+    opcode: str | None
+    source: str | None
+    framework_op: str | None
+    flops: int | None
+    bytes_accessed: int | None
+    operands: tuple[str, ...]
 
 
 class _Rows(NamedTuple):
@@ -163,9 +169,9 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
     )
     if len(truth) == 0 and len(flying) == 0:
         note = f"{len(modules)} executions of programs were recorded, but none of their ops."
-        return DeviceRows({}, [], [note] if len(modules) else [])
+        return DeviceRows({}, frame(OP_COLUMNS), [note] if len(modules) else [])
     op_of, event_ids = pd.factorize(plane.metadata_id[np.concatenate([truth, flying])])
-    ops = [_tpu_op(plane, event_id, lookup) for event_id in event_ids.tolist()]
+    ops = [_tpu_op(metadata, lookup) for metadata in plane.all_metadata(event_ids.tolist())]
     executions = _Executions(events, modules)
     rows, notes = _join_halves(ops, _leaves(events, ops, truth, op_of[: len(truth)]), executions)
     rows = _with_flying(events, ops, rows, flying, op_of)
@@ -178,7 +184,7 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
     data["start_ps"], data["end_ps"] = rows.start, rows.end
     data["wait_ps"] = pd.arrays.IntegerArray(rows.wait, rows.wait < 0)
     run = executions.of(rows.start)
-    data["op"], operations = _operations(ops, rows.op, executions, run)
+    data["op"], operations, operands = _operations(ops, rows.op, executions, run)
     lost: list[Lost] = []
     if executions.names:
         more, launch_notes = _execution_columns(device, executions, run, data["run_id"], calls)
@@ -187,7 +193,7 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
         if astray := calls.astray(*executions.keys, _chip(device)):
             evidence = f"the flows to programs of {device}, which tell what launched them"
             lost.append(Lost(Loss.DETAILS, astray, len(executions.names), evidence))
-    return DeviceRows(data, operations, notes + _async_notes(ops, rows.op), lost=lost)
+    return DeviceRows(data, operations, notes + _async_notes(ops, rows.op), lost=lost, operands=operands)
 
 
 def _chip(device: str) -> int:
@@ -249,8 +255,9 @@ def _execution_columns(
 
 def _operations(
     ops: list[_TpuOp], which: NDArray[np.int64], executions: _Executions, run: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], list[planes.Operation]]:
-    """The operation of each row and what is known of these; `which` and `run` (n,) are each row's op and execution.
+) -> tuple[NDArray[np.int64], pd.DataFrame, dict[int, list[str]]]:
+    """The operation of each row, what is known of these (OP_COLUMNS), and by the number of each the operands that its
+    text gives; `which` and `run` (n,) are each row's op and execution.
 
     The program of an op that does not tell it is the one that ran then.
     """
@@ -258,21 +265,29 @@ def _operations(
     program_of = {program[program.rfind("(") :]: program for program in executions.programs}
     has_program = np.array([op.program != 0 for op in ops], bool)[which]
     number, first = distinct(which, np.where(has_program, -1, code))
-    operations = []
+    operands: dict[int, list[str]] = {}
+    of_ops = []
     starts = {(op.program, op.name): op.partner for op in ops if op.half in ("update", "done")}
-    for row in first:
+    for at, row in enumerate(first.tolist()):
         op = ops[which[row]]
         key = f"({op.program & 2**64 - 1})"
-        operands = []
-        for name in op.operation.operands:
+        of_ops.append(program_of.get(key, key) if op.program else programs[code[row]])
+        for name in op.operands:
             for _ in range(len(starts)):
                 if (op.program, name) not in starts:
                     break
                 name = starts[op.program, name]
-            operands.append(name)
-        program = program_of.get(key, key) if op.program else programs[code[row]]
-        operations.append(replace(op.operation, program=program, operands=tuple(operands)))
-    return number, operations
+            operands.setdefault(at, []).append(name)
+    of_op = which[first]
+    facts = {name: [getattr(op, name) for op in ops] for name in ("opcode", "source", "framework_op")}
+    counts = {name: pd.array([getattr(op, name) for op in ops], "Int64") for name in ("flops", "bytes_accessed")}
+    columns = {
+        "program": [program or None for program in of_ops],
+        "hlo_op": categorical([op.name for op in ops], of_op),
+        **{name: categorical(texts, of_op) for name, texts in facts.items()},
+        **{name: values[of_op] for name, values in counts.items()},
+    }
+    return number, frame(OP_COLUMNS, columns), operands
 
 
 def _join_halves(ops: list[_TpuOp], rows: _Rows, executions: _Executions) -> tuple[_Rows, list[str]]:
@@ -362,9 +377,8 @@ def paired_halves(
     return starts[at], ends
 
 
-def _tpu_op(plane: Plane, event_id: int, lookup: planes.Lookup) -> _TpuOp:
+def _tpu_op(metadata: EventMetadata, lookup: planes.Lookup) -> _TpuOp:
     """What the metadata of an event tells: its name is often the op's whole HLO text, its `hlo_category` a stat."""
-    metadata = plane.event_metadata(event_id)
     head = hlo_text.head(metadata.name)
     name = head[0] if head else metadata.display_name or metadata.name
     category = planes.text_stat(metadata.stats, "hlo_category")
@@ -390,16 +404,12 @@ def _tpu_op(plane: Plane, event_id: int, lookup: planes.Lookup) -> _TpuOp:
         half=half,
         partner=partner,
         control=not half and (kinds.is_control_flow(category, "") or planes.is_control_flow(name, op)),
-        operation=planes.Operation(
-            "",
-            name,
-            head[1] if head else proto.opcode if proto else None,
-            source=planes.text_stat(metadata.stats, "source"),
-            framework_op=(planes.text_stat(metadata.stats, "tf_op") or "").removesuffix(":") or None,
-            flops=_count(metadata.stats.get("flops")) or _count(metadata.stats.get("model_flops")),
-            bytes_accessed=_count(metadata.stats.get("bytes_accessed")),
-            operands=hlo_text.operand_names(metadata.name) if proto is None else (),
-        ),
+        opcode=head[1] if head else proto.opcode if proto else None,
+        source=planes.text_stat(metadata.stats, "source"),
+        framework_op=(planes.text_stat(metadata.stats, "tf_op") or "").removesuffix(":") or None,
+        flops=_count(metadata.stats.get("flops")) or _count(metadata.stats.get("model_flops")),
+        bytes_accessed=_count(metadata.stats.get("bytes_accessed")),
+        operands=hlo_text.operand_names(metadata.name) if proto is None else (),
     )
 
 

@@ -117,7 +117,15 @@ class ProtobufPlane(Plane):
         """The ids of all event metadata in the plane, used by an event or not."""
         return list(self._events.places)
 
-    def event_name(self, event_id: int) -> str:
+    def event_names(self, event_ids: NDArray[np.int64]) -> list[str]:
+        """The name in the metadata of each of `event_ids`."""
+        return [self._event_name(event_id) for event_id in event_ids.tolist()]
+
+    def all_metadata(self, event_ids: Sequence[int]) -> Iterator[EventMetadata]:
+        """The metadata of each of `event_ids`, decoded when it is asked for."""
+        return map(self.event_metadata, event_ids)
+
+    def _event_name(self, event_id: int) -> str:
         """The name in the metadata of `event_id`, without the rest of these where that is whole and cannot matter."""
         name = self._events.name(self._buf, event_id)
         if name is None:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import by_label, concat, frame, labels, places_of, rising
+from tracekit.columns import by_label, concat, each_label, frame, places_of, rising
 from tracekit.devices import is_sparse_core, type_of
 from tracekit.readers import losses
 from tracekit.readers import protobuf_decoder as protobuf
@@ -43,6 +43,7 @@ from tracekit.trace import (
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
     MEMORY_COLUMNS,
+    OP_COLUMNS,
     SPAN_COLUMNS,
     SYNC_COLUMNS,
     Trace,
@@ -146,7 +147,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
         # What is aggregated has no time by its nature.
         untimed.append(int((plane.occurrences < 0).sum()) - len(events.rows))
         if len(plane) == 0:
-            rows = DeviceRows({}, [], [])
+            rows = DeviceRows({}, frame(OP_COLUMNS), [])
         elif type_of(device) == "gpu":
             rows = gpu_plane.read(host, device, events, of_file.op, calls, is_alone, once)
         else:
@@ -173,8 +174,9 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     read_threads = [cpu_plane.read(host, events, of_file.op, bool(names), free_id) for events in threads]
     parts = [_without_capture(read_rows.events, end_ids) for read_rows in (*read_devices, *read_threads)]
     computing = _compute_devices(parts)
+    every = (*read_devices, *read_threads)
     events, ops, operands = with_operations(
-        parts, [read_rows.operations for read_rows in (*read_devices, *read_threads)], of_file
+        parts, [each.operations for each in every], [each.operands for each in every], of_file
     )
     numbered = [program_launches.launches, *(read_rows.launches for read_rows in read_threads)]
     world_size = of_file.devices
@@ -317,8 +319,8 @@ def _replicas(hosts: list[HostEvents], devices: int) -> list[Lost]:
     (tensorflow/python/distribute/mirrored_run.py). A replica whose operations were not recorded has no name: there are
     at least so many.
     """
-    names = {name for events in hosts for name in labels(events.names)}
-    replicas = {int(match[1]) for name in names if (match := _REPLICA.search(name))}
+    names = (_REPLICA.search(name) for events in hosts for name in each_label(events.names))
+    replicas = {int(match[1]) for match in names if match}
     total = max(replicas, default=0) + 1
     if not devices or total <= max(devices, 1):
         return []
