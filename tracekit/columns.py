@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,8 @@ def _of_many(labels: Sequence[str | None] | pa.Array, which: NDArray[np.integer[
 
 def in_order(column: pd.Categorical) -> pd.Categorical:
     """The column with those categories alone that stand in it, in their own order."""
+    if len(column) <= _MOST_SHARED:
+        return _sorted_categorical([*texts(column)])
     used = rising(column.codes[column.codes >= 0].astype(np.int64))
     categories = arrow_texts(column.categories[used])
     order = pc.sort_indices(categories)
@@ -143,6 +145,16 @@ def in_order(column: pd.Categorical) -> pd.Categorical:
     place[used[order.to_numpy()]] = np.arange(len(used))
     dtype = text_dtype(_index(categories.take(order)))
     return pd.Categorical.from_codes(place[column.codes], dtype=dtype, validate=False)
+
+
+def many(texts: Iterable[str | None]) -> list[str | None] | pa.Array:
+    """Labels for `categorical`, a list of few and an array of many, of which few are Python's at once."""
+    texts = iter(texts)
+    few = [*islice(texts, _MOST_SHARED + 1)]
+    if len(few) <= _MOST_SHARED:
+        return few
+    parts = chain([few], iter(lambda: [*islice(texts, _TEXTS_AT_ONCE)], []))
+    return pa.concat_arrays([pa.array(part, pa.large_string()) for part in parts])
 
 
 def arrow_texts(texts: pd.Index) -> pa.Array:
@@ -199,8 +211,10 @@ def each_label(column: pd.Categorical) -> Iterable[str]:
 
 def texts(column: pd.Categorical) -> Iterator[Any]:
     """The text of each row, None where it is null; few are there at once."""
-    for begin in range(0, len(column), _TEXTS_AT_ONCE):
-        yield from texts_at(column, np.arange(begin, min(begin + _TEXTS_AT_ONCE, len(column))))
+    if len(column.categories) <= _TEXTS_AT_ONCE:
+        return map([*labels(column), None].__getitem__, column.codes.tolist())
+    parts = range(0, len(column), _TEXTS_AT_ONCE)
+    return chain.from_iterable(texts_at(column, np.arange(len(column))[begin:][:_TEXTS_AT_ONCE]) for begin in parts)
 
 
 def texts_at(column: pd.Categorical, places: NDArray[np.integer[Any]]) -> NDArray[np.object_]:

@@ -22,7 +22,7 @@ one that starts several carries the `run_id`, and starts each device by a call o
 import re
 from dataclasses import dataclass
 from itertools import pairwise, starmap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import host_events, planes
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import DeviceRows, Lookup
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.copies import XLA_CPU_COPIES, XLA_CPU_TRANSFERS
@@ -101,13 +101,13 @@ def _lost_thunks(events: HostEvents) -> list[Lost]:
 
 def _thunks(
     host: str, events: HostEvents, lookup: Lookup
-) -> tuple[pd.DataFrame, pd.DataFrame, NDArray[np.int64], list[str]]:
+) -> tuple[pd.DataFrame, dict[str, Any], NDArray[np.int64], list[str]]:
     """The rows that are thunks, the operations that their `op` numbers, the event of the call that started each row, -1
     for none, and notes."""
     plane = events.plane
     rows = np.flatnonzero(events.thunk)
     if len(rows) == 0:
-        return frame(EVENT_COLUMNS), frame(OP_COLUMNS), rows, []
+        return frame(EVENT_COLUMNS), {}, rows, []
     start, line = events.start[rows], events.line[rows]
     device = plane.numbers("device_ordinal")[0][rows]
     end, unproven = _true_end(events, rows, device, plane.numbers("run_id")[0][rows])

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tracekit.columns import by_label, categorical, constant, distinct, frame, labels, texts
 from tracekit.readers.hlo.instruction import Op
 from tracekit.readers.losses import Lost
-from tracekit.trace import LAUNCH_COLUMNS, OP_COLUMNS
+from tracekit.trace import LAUNCH_COLUMNS
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.kinds import Kind
 
@@ -112,7 +112,7 @@ class Plane(ABC):
         """The ids of all event metadata in the plane, used by an event or not."""
 
     @abstractmethod
-    def event_names(self, event_ids: NDArray[np.int64]) -> Sequence[str] | pa.Array:
+    def event_names(self, event_ids: NDArray[np.int64]) -> list[str | None] | pa.Array:
         """The name in the metadata of each of `event_ids`."""
 
     @abstractmethod
@@ -165,12 +165,12 @@ class PlaneEvents:
 @dataclass(frozen=True)
 class DeviceRows:
     """The rows of a device as columns (those of EVENT_COLUMNS that they have), the operations that their `op` numbers
-    (OP_COLUMNS) as far as the trace itself tells them, notes on what was guessed or skipped, and the calls that started
+    (those of OP_COLUMNS that the trace itself tells), notes on what was guessed or skipped, and the calls that started
     rows (LAUNCH_COLUMNS), where the file gives them no correlation id; what is `lost` of the rows; and by the number of
     an operation the names of its `operands` that its text gives."""
 
     events: dict[str, Any]
-    operations: pd.DataFrame
+    operations: dict[str, Any]
     notes: list[str]
     launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
     lost: list[Lost] = field(default_factory=list)
@@ -257,7 +257,7 @@ class HloOps:
     names: pd.Categorical
     fact: NDArray[np.int64]
     facts: list[Op | None]
-    operations: pd.DataFrame
+    operations: dict[str, Any]
 
     def __len__(self) -> int:
         return len(self.fact)
@@ -298,7 +298,7 @@ def hlo_ops(plane: Plane, rows: Rows, lookup: Lookup, once: Once) -> HloOps:
         "hlo_op": op if (op.codes >= 0).all() else categorical([*labels(op), ""], op.codes),
         "opcode": categorical([each.opcode if each else None for each in facts], fact),
     }
-    return HloOps(which, op, fact, facts, frame(OP_COLUMNS, operations))
+    return HloOps(which, op, fact, facts, operations)
 
 
 def classify(

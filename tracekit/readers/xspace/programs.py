@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, concat, distinct, frame, in_order, joined, labels, places_of, texts
+from tracekit.columns import categorical, distinct, frame, in_order, joined, labels, places_of, texts
 from tracekit.readers.hlo import operands
 from tracekit.readers.hlo.costs import Costs
 from tracekit.readers.hlo.hlo_proto import DAMAGED, Program
@@ -99,7 +99,7 @@ def programs(space: XSpace) -> Programs:
 
 def with_operations(
     parts: Sequence[dict[str, Any]],
-    operations: Sequence[pd.DataFrame],
+    operations: Sequence[dict[str, Any]],
     operands_of: Sequence[Mapping[int, Sequence[str]]],
     programs: Programs,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -107,9 +107,10 @@ def with_operations(
     the operations that have rows (OP_COLUMNS) and those of them that need others (OPERAND_COLUMNS); `operands_of` are
     the names of operands that the trace itself tells, by the number of an operation. The parts lose their columns.
     """
-    lengths = [*map(len, operations)]
-    table = concat(OP_COLUMNS, operations)
-    which, first = distinct(table["program"].cat.codes.to_numpy(), table["hlo_op"].cat.codes.to_numpy())
+    lengths = [len(each["hlo_op"]) if each else 0 for each in operations]
+    table = joined(OP_COLUMNS, operations)
+    columns = {name: table[name].array for name in OP_COLUMNS}
+    which, first = distinct(columns["program"].codes, columns["hlo_op"].codes)
     has_rows = np.zeros(len(first), bool)
     edges = np.cumsum([0, *lengths]).tolist()
     of_plane = [which[begin:end] for begin, end in pairwise(edges)]
@@ -131,7 +132,7 @@ def with_operations(
         for at, names in of_part.items()
         if first[which[begin + at]] == begin + at and has_rows[which[begin + at]]
     }
-    told, pairs = _told(_merged(table, which, first)[has_rows], names_of, programs)
+    told, pairs = _told(_merged(columns, which, first, np.flatnonzero(has_rows)), names_of, programs)
     return (
         events,
         told,
@@ -139,35 +140,36 @@ def with_operations(
     )
 
 
-def _merged(table: pd.DataFrame, which: NDArray[np.int64], first: NDArray[np.int64]) -> pd.DataFrame:
-    """The distinct operations of the `table` (n,), of which each is `which` (n,) and the `first` of each counts; what
-    that leaves open, another may tell."""
-    merged = table.take(first)
-    if len(first) == len(table):
+def _merged(
+    columns: dict[str, Any], which: NDArray[np.int64], first: NDArray[np.int64], kept: NDArray[np.int64]
+) -> dict[str, Any]:
+    """Those `kept` of the distinct operations of the columns (n,), of which each is `which` (n,) and the `first` of
+    each counts; what that leaves open, another may tell."""
+    merged = {name: column[first[kept]] for name, column in columns.items()}
+    if len(first) == len(which):
         return merged
     for name in ("opcode", *_OPEN):
-        is_told = table[name].notna().to_numpy()
         source = first.copy()
-        rows = np.flatnonzero(is_told)[::-1]  # of several the first counts
+        rows = np.flatnonzero(~columns[name].isna())[::-1]  # of several the first counts
         source[which[rows]] = rows
-        merged[name] = table[name].array[np.where(is_told[first], first, source)]
+        merged[name] = columns[name][source[kept]]
     return merged
 
 
 def _told(
-    table: pd.DataFrame, names_of: Mapping[int, Sequence[str]], programs: Programs
+    columns: dict[str, Any], names_of: Mapping[int, Sequence[str]], programs: Programs
 ) -> tuple[pd.DataFrame, list[tuple[int, int]]]:
     """The operations with what their protos tell, and which of them needs which; `names_of` are operands by the number
     of an operation."""
-    of_program, first = distinct(table["program"].cat.codes.to_numpy())
-    keys = [key or "" for key in texts(table["program"].array[first])]
+    of_program, first = distinct(columns["program"].codes)
+    keys = [key or "" for key in texts(columns["program"][first])]
     pairs: list[tuple[int, int]] = []
     completed: dict[str, dict[int, Any]] = {name: {} for name in _OPEN}
     for key, places in zip(keys, places_of(of_program, len(keys)), strict=True):
         if not programs.indexed(key).proto and names_of.keys().isdisjoint(places.tolist()):
             continue
-        ops = [*texts(table["hlo_op"].array[places])]
-        missing = {name: table[name].isna().to_numpy()[places] for name in _OPEN}
+        ops = [*texts(columns["hlo_op"][places])]
+        missing = {name: columns[name][places].isna() for name in _OPEN}
         costs = Costs(programs.indexed(key))
         try:
             if costs.program.proto:
@@ -180,8 +182,8 @@ def _told(
             pairs += _operands(names, places.tolist(), programs.of(key))
         except DAMAGED:
             programs.damaged(key)
-    columns = {name: _filled(table[name].array, completed.get(name, {})) for name in OP_COLUMNS}
-    return frame(OP_COLUMNS, columns), pairs
+    filled = {name: _filled(column, completed.get(name, {})) for name, column in columns.items()}
+    return frame(OP_COLUMNS, filled), pairs
 
 
 def _filled(column: Any, values: Mapping[int, Any]) -> Any:

@@ -27,7 +27,7 @@ from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import host_events, planes
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import DeviceRows, EventMetadata, PlaneEvents
-from tracekit.trace import LAUNCH_COLUMNS, OP_COLUMNS
+from tracekit.trace import LAUNCH_COLUMNS
 from tracekit.units import time
 from tracekit.vocabulary import collectives, kinds
 from tracekit.vocabulary.host_calls import TPU_ENQUEUE, TPU_EXECUTE, TPU_ISSUE
@@ -169,7 +169,7 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
     )
     if len(truth) == 0 and len(flying) == 0:
         note = f"{len(modules)} executions of programs were recorded, but none of their ops."
-        return DeviceRows({}, frame(OP_COLUMNS), [note] if len(modules) else [])
+        return DeviceRows({}, {}, [note] if len(modules) else [])
     op_of, event_ids = pd.factorize(plane.metadata_id[np.concatenate([truth, flying])])
     ops = [_tpu_op(metadata, lookup) for metadata in plane.all_metadata(event_ids.tolist())]
     executions = _Executions(events, modules)
@@ -255,7 +255,7 @@ def _execution_columns(
 
 def _operations(
     ops: list[_TpuOp], which: NDArray[np.int64], executions: _Executions, run: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], pd.DataFrame, dict[int, list[str]]]:
+) -> tuple[NDArray[np.int64], dict[str, Any], dict[int, list[str]]]:
     """The operation of each row, what is known of these (OP_COLUMNS), and by the number of each the operands that its
     text gives; `which` and `run` (n,) are each row's op and execution.
 
@@ -282,12 +282,12 @@ def _operations(
     facts = {name: [getattr(op, name) for op in ops] for name in ("opcode", "source", "framework_op")}
     counts = {name: pd.array([getattr(op, name) for op in ops], "Int64") for name in ("flops", "bytes_accessed")}
     columns = {
-        "program": [program or None for program in of_ops],
+        "program": categorical([program or None for program in of_ops], np.arange(len(of_ops))),
         "hlo_op": categorical([op.name for op in ops], of_op),
         **{name: categorical(texts, of_op) for name, texts in facts.items()},
         **{name: values[of_op] for name, values in counts.items()},
     }
-    return number, frame(OP_COLUMNS, columns), operands
+    return number, columns, operands
 
 
 def _join_halves(ops: list[_TpuOp], rows: _Rows, executions: _Executions) -> tuple[_Rows, list[str]]:

@@ -10,22 +10,24 @@ import os
 import struct
 import zlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise, starmap
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tracekit import cores
-from tracekit.columns import categorical, distinct
+from tracekit.columns import categorical, distinct, many
 from tracekit.errors import TraceError
 from tracekit.files import opened
 from tracekit.jit import compiled, pays, start, without_collection
@@ -75,6 +77,9 @@ _TYPES_IN_METADATA: dict[str, type] = {
 }
 _CUT = "its gzip stream ends early"
 
+# So many names of stats are Python's at once.
+_NAMES = 1 << 14
+
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
 # In place of a row: of a stat that is not asked for, of an id without a name. How such an id is counted.
@@ -102,7 +107,7 @@ class ProtobufPlane(Plane):
     stat_rows: dict[str, int]
     values: NDArray[np.int64]
     types: NDArray[np.uint8]
-    stat_names: dict[int, str]
+    stat_names: "StatNames"
     _buf: Any = field(repr=False)
     _events: "_Entries" = field(repr=False)
     _damaged: set[Any] = field(default_factory=set, repr=False)
@@ -115,11 +120,11 @@ class ProtobufPlane(Plane):
     @property
     def event_ids(self) -> list[int]:
         """The ids of all event metadata in the plane, used by an event or not."""
-        return list(self._events.places)
+        return self._events.in_order()
 
-    def event_names(self, event_ids: NDArray[np.int64]) -> list[str]:
+    def event_names(self, event_ids: NDArray[np.int64]) -> list[str | None] | pa.Array:
         """The name in the metadata of each of `event_ids`."""
-        return [self._event_name(event_id) for event_id in event_ids.tolist()]
+        return many(map(self._event_name, event_ids.tolist()))
 
     def all_metadata(self, event_ids: Sequence[int]) -> Iterator[EventMetadata]:
         """The metadata of each of `event_ids`, decoded when it is asked for."""
@@ -137,13 +142,14 @@ class ProtobufPlane(Plane):
     def event_metadata(self, event_id: int) -> EventMetadata:
         """The metadata of `event_id`, decoded now; an id without metadata gives empty strings, damaged metadata what
         stands before the damage, and both count as `damaged`."""
-        if event_id not in self._events.places:
+        span = self._events.span(event_id)
+        if span is None:
             self._damaged.add(event_id)
             return EventMetadata()
         # `Fields` would take twice as long, and a TPU's plane has some thousands of these.
         name, display, stats = "", "", {}
         try:
-            for number, wire_type, start, end in protobuf.fields(self._buf, *self._events.span(event_id)):
+            for number, wire_type, start, end in protobuf.fields(self._buf, *span):
                 if wire_type != protobuf.LENGTH:
                     if number in (2, 4, 5):
                         self._damaged.add(event_id)
@@ -202,25 +208,28 @@ class ProtobufPlane(Plane):
         refs = types == REF
         stat_ids = values[refs]
         places, first = distinct(stat_ids)
-        referred = stat_ids[first].tolist()
-        labels = [None, *(self.stat_names.get(stat_id, "") for stat_id in referred)]
-        self._damaged.update(("ref", stat_id) for stat_id in referred if not self._is_known(stat, stat_id))
+        texts: list[Iterable[str | None]] = [[None], self._referred(stat, stat_ids[first])]
         label[refs] = 1 + places
         inline = np.flatnonzero((types == STR) | (types == BYTES))
         if len(inline):
             which, first = self._distinct_strings(values[inline])
-            label[inline] = len(labels) + which
-            raws = [*map(self.bytes_at, values[inline[first]].tolist())]
-            labels += [protobuf.text(raw, 0, len(raw)) for raw in raws]
-            self._damaged.update(("text", raw) for raw in raws if not protobuf.is_text(raw, 0, len(raw)))
-        return categorical(labels, label)
+            label[inline] = 1 + int(places.max(initial=-1)) + 1 + which
+            texts.append(map(self._inline_text, values[inline[first]].tolist()))
+        return categorical(many(chain.from_iterable(texts)), label)
 
-    def _is_known(self, stat: str, stat_id: int) -> bool:
-        """Whether a stat that refers to `stat_id` says something; an op and its module have names, other texts may be
+    def _referred(self, stat: str, stat_ids: NDArray[np.int64]) -> Iterator[str]:
+        """What a stat that refers to each of `stat_ids` says; an op and its module have names, other texts may be
         empty."""
-        return bool(self.stat_names.get(stat_id)) or (
-            stat_id in self.stat_names and stat not in ("hlo_op", "hlo_module")
-        )
+        for stat_id, name in zip(stat_ids.tolist(), self.stat_names.of(stat_ids), strict=True):
+            if name is None or (not name and stat in ("hlo_op", "hlo_module")):
+                self._damaged.add(("ref", stat_id))
+            yield name or ""
+
+    def _inline_text(self, offset: int) -> str:
+        raw = self.bytes_at(offset)
+        if not protobuf.is_text(raw, 0, len(raw)):
+            self._damaged.add(("text", raw))
+        return protobuf.text(raw, 0, len(raw))
 
     def _column(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """The value and the type of a stat for every event; all ABSENT where the plane does not know it."""
@@ -292,11 +301,11 @@ def read(
 ) -> XSpace:
     """Decode the XSpace file at `path`, gzipped or not.
 
-    `stats` names the event stats to keep, of a plane only those that `needed(plane name, names of its stats)` gives,
-    where that is not None. Those named in `texts` and `reals` are texts and numbers with decimals, all others integers.
-    Lines for which `keep(plane name, line name, line id)` is false are skipped whole. What is damaged is left out and
-    counted in `lost`. Raises TraceError, naming the file and the byte, if the file is empty, or if no plane of it is
-    whole.
+    `stats` names the event stats to keep, of a plane only those that `needed(plane name, those of them that it knows)`
+    gives, where that is not None. Those named in `texts` and `reals` are texts and numbers with decimals, all others
+    integers. Lines for which `keep(plane name, line name, line id)` is false are skipped whole. What is damaged is left
+    out and counted in `lost`. Raises TraceError, naming the file and the byte, if the file is empty, or if no plane of
+    it is whole.
     """
     path = Path(path)
     wanted = _Stats(frozenset(stats), needed, frozenset(texts), frozenset(reals))
@@ -413,23 +422,101 @@ class _CountedLine(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """The entries of a `map<int64, message>` that are whole: the row of each key in `table` (m, 5), whose columns are
-    those of `read_entries`."""
+    """The entries of a `map<int64, message>` that are whole: the `keys` (k,), which rise, and the row of each in
+    `table` (m, 5), whose columns are those of `read_entries`. A dict of 400,000 took 60 MB more."""
 
-    places: dict[int, int]
-    table: NDArray[np.int64]  # as lists, 400,000 entries took 80 MB more
+    keys: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    table: NDArray[np.int64]
 
-    def span(self, key: int) -> Span:
-        """Where the message of a key stands."""
-        at = self.places[key]
-        return self.table.item(at, _START), self.table.item(at, _END)
+    def in_order(self) -> list[int]:
+        """The keys as they stand in the file, each once."""
+        return [*dict.fromkeys(self.table[self.table[:, _START] >= 0, _KEY].tolist())]
+
+    def span(self, key: int) -> Span | None:
+        """Where the message of a key stands, None if there is none."""
+        at = self._row(key)
+        return None if at is None else (self.table.item(at, _START), self.table.item(at, _END))
 
     def name(self, buf: Any, key: int) -> protobuf.Text | None:
         """The name in the message of a key; None where only the whole message tells it, or there is none."""
-        at = self.places.get(key)
-        if at is None or (start := self.table.item(at, _NAME_START)) < 0:
-            return None
-        return protobuf.checked_text(buf, start, self.table.item(at, _NAME_END))
+        at = self._row(key)
+        return None if at is None else self.name_at(buf, at)
+
+    def name_at(self, buf: Any, row: int) -> protobuf.Text | None:
+        """The name in the message of a row of the table; None where only the whole message tells it."""
+        start = self.table.item(row, _NAME_START)
+        return None if start < 0 else protobuf.checked_text(buf, start, self.table.item(row, _NAME_END))
+
+    def _row(self, key: int) -> int | None:
+        at = _place(self.keys, key)
+        return None if at is None else self.rows.item(at)
+
+
+def _place(rising: NDArray[np.int64], value: int) -> int | None:
+    """Where a value stands among others, None if it does not."""
+    at = int(rising.searchsorted(value)) if -(1 << 63) <= value < 1 << 63 else len(rising)
+    return at if at < len(rising) and rising.item(at) == value else None
+
+
+class StatNames(Mapping[int, str]):
+    """The names of a plane's stats by their ids, "" of one without. XLA writes texts that repeat as such, so that there
+    may be many; of these, one that is asked for by itself is kept."""
+
+    def __init__(self, ids: NDArray[np.int64], names: list[str | None] | pa.Array) -> None:
+        self._ids = ids
+        self._names = names if isinstance(names, pa.Array) else None
+        self._asked = {} if self._names is not None else dict(zip(ids.tolist(), names, strict=True))
+
+    def __getitem__(self, stat_id: int) -> str:
+        name = self.get(stat_id)
+        if name is None:
+            raise KeyError(stat_id)
+        return str(name)
+
+    def get(self, stat_id: int, default: Any = None) -> Any:
+        """The name of a stat."""
+        if self._names is not None and stat_id not in self._asked:
+            at = _place(self._ids, stat_id)
+            self._asked[stat_id] = None if at is None else self._names[at].as_py()
+        name = self._asked.get(stat_id)
+        return default if name is None else name
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids.tolist())
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def of(self, stat_ids: NDArray[np.int64]) -> Iterable[str | None]:
+        """The name of each, None where there is none."""
+        if self._names is None:
+            return map(self._asked.get, stat_ids.tolist())
+        at = np.searchsorted(self._ids, stat_ids)
+        is_there = np.append(self._ids, 0)[at] == stat_ids
+        is_there &= at < len(self._ids)
+        names = self._names.take(pa.array(at, mask=~is_there))
+        return chain.from_iterable(names.slice(part, _NAMES).to_pylist() for part in range(0, len(names), _NAMES))
+
+    def named(self) -> NDArray[np.int64]:
+        """The ids of stats that have a name."""
+        if self._names is None:
+            return np.array([stat_id for stat_id, name in self._asked.items() if name], np.int64)
+        has_name: NDArray[np.bool_] = pc.not_equal(self._names, "").to_numpy(zero_copy_only=False)
+        return self._ids[has_name]
+
+    def ids_of(self, names: Collection[str]) -> dict[str, list[int]]:
+        """The ids of each of the names that there are."""
+        pairs: Iterable[tuple[int, str | None]] = self._asked.items()
+        if self._names is not None:
+            is_sought = pc.is_in(self._names, pa.array(sorted(names), pa.large_string()))
+            sought = self._ids[is_sought.to_numpy(zero_copy_only=False)]
+            pairs = zip(sought.tolist(), self._names.filter(is_sought).to_pylist(), strict=True)
+        ids: dict[str, list[int]] = {}
+        for stat_id, name in pairs:
+            if name in names:
+                ids.setdefault(str(name), []).append(stat_id)
+        return ids
 
 
 class EventColumns(NamedTuple):
@@ -455,7 +542,7 @@ class StatRows(NamedTuple):
 
 @dataclass(frozen=True)
 class _Stats:
-    """The event stats to keep, `all` or those `needed` of a plane, and what they are."""
+    """The event stats to keep, `all` or those `needed` of a plane that knows some of them, and what they are."""
 
     all: frozenset[str]
     needed: Needed
@@ -463,7 +550,7 @@ class _Stats:
     reals: frozenset[str]
 
     def of(self, plane: str, known: Collection[str]) -> frozenset[str]:
-        """The stats to keep of a plane that knows these."""
+        """The stats to keep of a plane that knows these of all."""
         needed = self.needed(plane, known)
         return self.all if needed is None else self.all & set(needed)
 
@@ -617,8 +704,8 @@ def _plane(
     stat_entries, bad_names = _entries(file, fields[5])
     stat_names, bad_texts = _stat_names(buf, stat_entries)
     bad_names += bad_texts
-    named = {key: stat for key, stat in stat_names.items() if stat}
-    stat_rows, rows_by_id = _stat_rows(named, stats.of(name, {*named.values()}))
+    ids_of = stat_names.ids_of(stats.all)
+    stat_rows, rows_by_id = _stat_rows(stat_names, ids_of, stats.of(name, ids_of.keys()))
     lines = _spans(fields[3])
     read, behind = lines[: file.lines_left[0]], max(len(lines) - file.lines_left[0], 0)
     file.lines_left[0] -= len(read)
@@ -711,25 +798,36 @@ def _entries(file: _File, spans: NDArray[np.int64]) -> tuple[_Entries, int]:
         except protobuf.Broken:
             is_whole[at] = False
     rows = np.flatnonzero(is_whole)
-    entries = _Entries(dict(zip(table[rows, _KEY].tolist(), rows.tolist(), strict=True)), table)
-    return entries, len(spans) - len(entries.places) + strange
+    rows = rows[np.argsort(table[rows, _KEY], kind="stable")]
+    keys = table[rows, _KEY]
+    is_last = np.append(keys[1:] != keys[:-1], True)[: len(keys)]
+    entries = _Entries(keys[is_last], rows[is_last], table)
+    return entries, len(spans) - len(entries.keys) + strange
 
 
-def _stat_names(buf: Any, entries: _Entries) -> tuple[dict[int, str], int]:
+def _stat_names(buf: Any, entries: _Entries) -> tuple[StatNames, int]:
     """The name of each stat by its id, "" if it has none, and how many are damaged."""
-    names: dict[int, str] = {}
     bad = 0
-    for key in entries.places:
-        name = entries.name(buf, key)
-        if name is not None:
-            names[key] = name.text
+    lost = np.zeros(len(entries.keys), np.bool_)
+
+    def name_of(at: int, row: int) -> str:
+        nonlocal bad
+        if name := entries.name_at(buf, row):
             bad += not name.is_whole
-            continue
+            return name.text
         try:
-            names[key] = _stat_name(buf, entries.span(key))
+            return _stat_name(buf, (entries.table.item(row, _START), entries.table.item(row, _END)))
         except protobuf.Broken:
             bad += 1
-    return names, bad
+            lost[at] = True
+            return ""
+
+    names = many(starmap(name_of, enumerate(entries.rows.tolist())))
+    if lost.any():
+        kept = np.flatnonzero(~lost)
+        names = names.take(pa.array(kept)) if isinstance(names, pa.Array) else [names[at] for at in kept.tolist()]
+        return StatNames(entries.keys[kept], names), bad
+    return StatNames(entries.keys, names), bad
 
 
 def _stat_name(buf: Any, span: Span) -> str:
@@ -739,15 +837,18 @@ def _stat_name(buf: Any, span: Span) -> str:
     return entry.text(2)
 
 
-def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[str, int], StatRows]:
+def _stat_rows(
+    stat_names: StatNames, ids_of: Mapping[str, Sequence[int]], stats: frozenset[str]
+) -> tuple[dict[str, int], StatRows]:
     """The row of each of the `stats` that the plane knows, by name and by id; several ids may carry one name."""
-    by_name = {stat: row for row, stat in enumerate(sorted(stats & set(stat_names.values())))}
-    by_id = {key: by_name[stat] for key, stat in stat_names.items() if stat in by_name}
-    in_table = [key for key in stat_names if 0 <= key < _TABLE]
-    near = np.full(max(in_table, default=-1) + 1, _NAMELESS, np.int64)
-    near[in_table] = [by_id.get(key, _UNWANTED) for key in in_table]
+    by_name = {stat: row for row, stat in enumerate(sorted(stats & ids_of.keys()))}
+    by_id = {key: row for stat, row in by_name.items() for key in ids_of[stat]}
+    named = stat_names.named()
+    in_table = named[(named >= 0) & (named < _TABLE)]
+    near = np.full(int(in_table.max(initial=-1)) + 1, _NAMELESS, np.int64)
+    near[in_table] = [by_id.get(key, _UNWANTED) for key in in_table.tolist()]
     far = sorted(key for key in by_id if not 0 <= key < _TABLE)
-    outside = _NAMELESS if len(in_table) == len(stat_names) else _UNWANTED
+    outside = _NAMELESS if len(in_table) == len(named) else _UNWANTED
     return by_name, StatRows(near, np.array(far, np.int64), np.array([by_id[key] for key in far], np.int64), outside)
 
 
@@ -826,7 +927,7 @@ def _entry(buf: Any, start: int, end: int) -> tuple[int, Span]:
     return entry.number(1), next(iter(entry.messages(2)), (end, end))
 
 
-def _stat(buf: Any, start: int, end: int, stat_names: dict[int, str]) -> tuple[str | None, Any]:
+def _stat(buf: Any, start: int, end: int, stat_names: StatNames) -> tuple[str | None, Any]:
     """Name and value of one XStat outside the event loop, with refs resolved; None of either that it does not tell."""
     key, value = 0, None
     for number, wire_type, at, to in protobuf.fields(buf, start, end):

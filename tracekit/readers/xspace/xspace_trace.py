@@ -43,7 +43,6 @@ from tracekit.trace import (
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
     MEMORY_COLUMNS,
-    OP_COLUMNS,
     SPAN_COLUMNS,
     SYNC_COLUMNS,
     Trace,
@@ -147,7 +146,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
         # What is aggregated has no time by its nature.
         untimed.append(int((plane.occurrences < 0).sum()) - len(events.rows))
         if len(plane) == 0:
-            rows = DeviceRows({}, frame(OP_COLUMNS), [])
+            rows = DeviceRows({}, {}, [])
         elif type_of(device) == "gpu":
             rows = gpu_plane.read(host, device, events, of_file.op, calls, is_alone, once)
         else:
