@@ -113,6 +113,27 @@ def groups(*excess_ps: int) -> Collectives:
     return replace(NOTHING.collectives, by_group=frame(GROUP_COLUMNS, rows_))
 
 
+def waits_of(*rows):
+    """Collectives of (exposed wait, last device, category)."""
+    columns = dict(zip(("exposed_wait_ps", "last", "category"), zip(*rows, strict=True), strict=True))
+    return replace(NOTHING.collectives, table=pd.DataFrame(columns).astype({"exposed_wait_ps": "Int64"}))
+
+
+def test_waiting_that_no_straggler_explains_is_told_with_the_longest_waits():
+    window = partition(two_gpus(20))  # of 200
+    long = [(4, "gpu:1", "all-reduce"), (3, "gpu:1", "all-reduce")]
+    short = [(1, "gpu:0", "all-gather"), (1, None, "all-gather"), (1, "gpu:0", None), (None, None, "all-reduce")]
+    evidence = {"longest": 2, "n": 5, "category": "all-reduce", "device": "gpu:1"}
+    assert advice.waiting(window, waits_of(*long, *short)) == Finding("waiting", 10, 0.05, evidence)
+    assert advice.waiting(window, waits_of(*long, *short[1:])) is None
+    # No device is most of it, nor is one category.
+    mixed = [(3, "gpu:0", "all-reduce"), (3, "gpu:1", "all-gather"), (3, "gpu:2", "broadcast"), (3, "gpu:3", None)]
+    assert advice.waiting(window, waits_of(*mixed, *mixed)).evidence == {"longest": 4, "n": 8}
+    assert advice.waiting(window, NOTHING.collectives) is None
+    # Of several at once, all of which wait.
+    assert advice.waiting(window, waits_of((15, None, "send"), (15, None, "recv"))).cost_ps == 20
+
+
 def test_a_slow_link_is_told_by_what_it_cost_unless_the_late_peer_is_on_it():
     window = partition(two_gpus(0))
     finding = advice.slow_link(window, groups(10, 99))

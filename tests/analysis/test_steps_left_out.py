@@ -55,6 +55,12 @@ def test_the_first_steps_are_warm_up_while_they_are_outliers():
     assert leave_out(walls)[0] == ["warm-up", "warm-up", *[None] * 8]
 
 
+def test_a_first_step_as_long_as_some_later_ones_is_no_warm_up():
+    """As of a server that reads a prompt in every tenth step."""
+    assert leave_out([60, 10, 10, 10, 60, 10, 10, 10, 60, 10, 10])[0] == [None] * 11
+    assert leave_out([90, 60, 10, 10, 60, 10, 10, 10, 60, 10, 10])[0] == ["warm-up", *[None] * 10]
+
+
 def test_a_slow_step_after_the_one_that_compiles_is_warm_up_too():
     assert leave_out([90, 40, 10, 11, 10, 10, 10], compiles=(0,))[0] == ["compiles", "warm-up", *[None] * 5]
 

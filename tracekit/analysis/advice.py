@@ -43,6 +43,7 @@ EXPOSED_COPIES = 0.05
 # Copies that run beside so much of the compute lack compute to hide behind, not an earlier start.
 COVERED = 0.8
 LATE_PEER = 0.05
+WAITING = 0.05
 SLOW_LINK = 0.05
 SLOWER_STEPS = 0.02
 # By cause of idle time (analysis.idle) the rule's name and its share.
@@ -142,6 +143,7 @@ def advice(
     findings = [
         exposed_collectives(cells, why.collectives, why_unseen(timeline)),
         late := late_peer(cells, why.collectives),
+        None if late else waiting(cells, why.collectives),
         slow_link(cells, why.collectives, late),
         exposed_copies(timeline, cells),
         # Before streams: on any stream, copies of pageable memory block the host.
@@ -223,6 +225,29 @@ def late_peer(partition: pd.DataFrame, collectives: Collectives) -> Finding | No
     if not straggler.get("is_alone"):
         evidence["gain_ps"] = int(straggler["gain_ps"])
     return Finding("late_peer", cost, share, evidence) if share >= LATE_PEER else None
+
+
+def waiting(partition: pd.DataFrame, collectives: Collectives) -> Finding | None:
+    """Time in collectives that devices spent waiting for others, with nothing computing beside; of collectives that
+    wait at once on a device, no more than was exposed.
+
+    Of the `n` collectives, the `longest` waits that make half of it are most of a category, and for a `device`, if half
+    or more of their time is.
+    """
+    waits = collectives.table[collectives.table["exposed_wait_ps"].notna()]
+    exposed = waits["exposed_wait_ps"].to_numpy(np.int64)
+    most_ps = partition[PARTS["collective"]].sum(axis=1).sum()
+    cost, share = _cost([min(iv.sum_exactly(exposed), int(most_ps))], partition)
+    if share < WAITING:
+        return None
+    order = np.argsort(-exposed, kind="stable")
+    longest = order[: int(np.argmax(2 * np.cumsum(exposed[order]) >= exposed.sum())) + 1]
+    evidence: dict[str, Any] = {"longest": len(longest), "n": len(waits)}
+    for name, column in (("category", "category"), ("device", "last")):
+        times = pd.Series(exposed[longest]).groupby(waits[column].to_numpy(object)[longest]).sum()
+        if len(times) and 2 * times.max() >= exposed[longest].sum():
+            evidence[name] = str(times.idxmax())
+    return Finding("waiting", cost, share, evidence)
 
 
 def slow_link(partition: pd.DataFrame, collectives: Collectives, late: Finding | None = None) -> Finding | None:

@@ -21,6 +21,8 @@ from tracekit.vocabulary.kinds import Kind
 FEWEST = 5
 ALL_DEVICES = "all devices"
 """Stands for a device where each of them is meant."""
+# A first step is no warm-up where so many later ones are as long, as of a language model those that begin an answer.
+_AS_LONG, _AGAIN = 0.9, 2
 # A step at the profile's edge that lacks more than a tenth of a device's usual rows was cut.
 _CUT_BELOW = 0.9
 
@@ -129,10 +131,10 @@ class Steps(
 def steps(timeline: Timeline) -> Steps:
     """What each device did in each step, and which steps are not like the others.
 
-    All times are exact, in ps. A step counts in the summary unless it was
-    "cut" by the profile's edge, a compiler ran in it ("compiles"), or it is one of the first and an outlier
-    ("warm-up"); if none of one name would be left, all count. Compiling in more than half of them, and not only in the
-    first ones, is what they do, and leaves none out.
+    All times are exact, in ps. A step counts in the summary unless it was "cut" by the profile's edge, a compiler ran
+    in it ("compiles"), or it is one of the first, an outlier, and longer than all but one behind ("warm-up"); if none
+    of one name would be left, all count. Compiling in more than half of them, and not only in the first ones, is what
+    they do, and leaves none out.
     """
     rows, boundaries = timeline.rows, timeline.steps
     if lacking := boundaries.lacking or ("" if any(rows.placed) else _NO_WORK):
@@ -212,9 +214,9 @@ def left_out(
     "cut": at the profile's edge, and lacking rows of a device (or marks of a host) that the others have; the first
     annotated steps lack none, as an annotation begun before the profile is not in it. "compiles": a compiler ran in it,
     unless it did in more than half of the steps of that name, and not only in the first ones. "warm-up": one of the
-    first that are left, and an outlier to the long side. Where all steps of a name would be left out, none is. `number`
-    (devices, steps) counts the rows; `unanswered` (steps,) tells in which steps launches have no row, which decides
-    where there are only two.
+    first that are left, an outlier to the long side, and longer than all but one of those behind, or nearly. Where all
+    steps of a name would be left out, none is. `number` (devices, steps) counts the rows; `unanswered` (steps,) tells
+    in which steps launches have no row, which decides where there are only two.
     """
     reasons: list[str | None] = [None] * len(table)
     for place in _cut_steps(rows, table, number, unanswered):
@@ -231,8 +233,10 @@ def left_out(
             for place in members[compiles[members]]:
                 reasons[place] = "compiles"
         remaining = members[[reasons[place] is None for place in members]]
-        for place in remaining[: _first_ordinary(wall[remaining])]:
-            reasons[place] = "warm-up"
+        first = _first_ordinary(wall[remaining])
+        for place in remaining[:first]:
+            again = int((wall[remaining[first:]] >= _AS_LONG * wall[place]).sum())
+            reasons[place] = "warm-up" if again < _AGAIN else None
         if all(reasons[place] for place in members):
             listed_reasons = " or ".join(dict.fromkeys(str(reasons[place]) for place in members))
             note.append(f"each would be left out ({listed_reasons}), so that all count")

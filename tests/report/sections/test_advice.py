@@ -16,6 +16,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 FINDINGS = {
     "exposed_collectives": {"device": "gpu:1", "most": 0.4},
     "late_peer": {"device": "gpu:3", "last": 14, "n": 16},
+    "waiting": {"longest": 3, "n": 60, "device": "gpu:3", "category": "all-reduce"},
     "slow_link": {"devices": "gpu:2, gpu:3", "category": "all-reduce", "n": 40, "ratio": 0.4},
     "slower_steps": {
         "name": "train",
@@ -76,6 +77,8 @@ CASES = [
         for host in ("after_wait", "working")
     ),
     ("host_bound", {"gaps": 2, "host": "working", "ratio": 0.5, "each_launch": True}, ()),
+    *(("waiting", {"longest": 3, "n": n} | more, ()) for n in (5, 60) for more in ({}, {"device": "gpu:3"})),
+    ("waiting", {"longest": 3, "n": 60, "category": "send-recv"}, ()),
     *(
         ("slower_steps", FINDINGS["slower_steps"] | {"part": part, "same_events": same}, ())
         for part in ("compute", "memory", "idle", "collective")
@@ -456,6 +459,7 @@ def test_a_finding_knows_the_device_or_the_phase_that_it_is_about():
     assert {rule: place for rule, place in where.items() if place} == {
         "exposed_collectives": "gpu:1",
         "late_peer": "gpu:3",
+        "waiting": "gpu:3",
         "slower_steps": "gpu:2",
         "contention": "cpu:1",
     }

@@ -367,6 +367,11 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         f"{straggler_words(finding.evidence)}: waiting for {'them' if 'host' in finding.evidence else 'it'} cost "
         f"{_of_time(finding, devices)}{_link_words(finding.evidence) or gain_words(finding.evidence)}"
     ),
+    "waiting": lambda finding, devices: (
+        f"Waiting for others in collectives was exposed for {_of_time(finding, devices)}, half of it in "
+        f"{quantity(finding.evidence['longest'], 'wait')} of {finding.evidence['n']:,}"
+        + (f", most for {finding.evidence['device']}" if "device" in finding.evidence else "")
+    ),
     "slow_link": lambda finding, devices: (
         f"A slow link: {finding.evidence['n']} {finding.evidence['category'] or 'collective'}s of "
         f"{finding.evidence['devices']} move {percent(finding.evidence['ratio'])} of what other groups do, which cost "
@@ -547,6 +552,18 @@ def _keep_pace(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     return "see which device is late more and more, or whether the network slows down"
 
 
+def _come_together(evidence: Mapping[str, Any], result: advice.Advice) -> str:
+    """What helps where devices wait in collectives, and none is late so often that it is a straggler."""
+    if evidence.get("category") in ("send", "recv", "send-recv", "collective-permute"):
+        return "more micro-batches fill a pipeline better, and so do stages that take equally long"
+    if few := 5 * evidence["longest"] < evidence["n"]:
+        what = "it did" if "device" in evidence else "the last device did"
+    else:
+        what = "takes it longer" if "device" in evidence else "differs between devices"
+    pauses = "checkpoints, evaluation, garbage collection, a late batch" if few else "work, input, clocks"
+    return f"see what {what} before them: {pauses}"
+
+
 _LINK_TOOLS = "nvidia-smi topo -m and nvlink -s, NCCL_DEBUG=INFO"
 _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
     "exposed_collectives": _hide_collectives,
@@ -560,6 +577,7 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
         else f"compare what {evidence['device']} does before them with the others: more work, a slower input, a lower "
         "clock"
     ),
+    "waiting": _come_together,
     "slow_link": lambda evidence, result: f"look at how {evidence['devices']} are connected ({_LINK_TOOLS})",
     "slower_steps": _keep_pace,
     "exposed_copies": _hide_copies,

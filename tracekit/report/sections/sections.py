@@ -31,7 +31,7 @@ _LEAST = 0.001
 # What a rule's time is lost to, as Section has it.
 _LOSSES = {
     **{rule: cause for cause, (rule, _) in IDLE.items()},
-    **dict.fromkeys(("exposed_collectives", "late_peer", "slow_link"), "collectives"),
+    **dict.fromkeys(("exposed_collectives", "late_peer", "waiting", "slow_link"), "collectives"),
     "took_turns": Cause.OTHERS,
     **dict.fromkeys(("exposed_copies", "copies_in_compute_lane", "pageable_copies"), "copies"),
 }
