@@ -362,6 +362,16 @@ def _holds_open(rows: Rows) -> NDArray[np.bool_]:
     return holds
 
 
+def outlasting(rows: Rows, steps: StepBoundaries) -> NDArray[np.bool_]:
+    """Which rows end after their step, or are of none, and hold none open: copies that the next step goes on beside,
+    (n,). Where no steps are known, there are none."""
+    if not len(steps.table):
+        return np.zeros(len(rows), bool)
+    end = np.append(steps.table["end_ps"].to_numpy(), _NEVER)
+    outlasts: NDArray[np.bool_] = (rows.end > end[steps.step_of]) & ~_holds_open(rows)
+    return outlasts
+
+
 def _windows(
     rows: Rows, step_marks: Marks, clock: str, steps: NDArray[np.int64], linked: NDArray[np.int64], reach: _Reach
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -112,19 +112,61 @@ def test_steps_that_are_left_out_are_not_looked_at_and_work_at_their_edges_is_cu
     ]
 
 
-def test_what_runs_in_a_step_without_being_of_one_may_be_its_path():
-    """A copy that was launched before the first step belongs to none, and ends last in it."""
+def test_a_copy_that_was_launched_before_the_first_step_ends_none():
+    """It ends last in the step, and nothing waits for it."""
     rows_of = [("gpu:0", "c", "memcpy", 2, 9, {"correlation_id": 9})]
     rows_of += [("gpu:0", "s", "compute", at + 1, at + 5, {"correlation_id": at}) for at in (0, 10, 20)]
     calls = [("t", -5, -4, 9), *(("t", at, at + 1, at) for at in (0, 10, 20))]
     timeline = timeline_of(trace(rows_of, calls, [("t", at, at + 10, "train", at) for at in (0, 10, 20)]))
     assert timeline.steps.step_of.tolist() == [0, -1, 1, 2]
     found = critical_path(timeline, steps(timeline).table).path
-    assert found.loc[found["at"] == 0, ["part", "start_ps", "end_ps"]].to_numpy(object).tolist() == [
-        ["unexplained", 0, 2],
-        ["memcpy", 2, 9],
-        ["unexplained", 9, 10],
-    ]
+    assert "memcpy" not in set(found["part"])
+
+
+def alike(last: int, wait_until: int | None = None, copies: bool = True) -> Trace:
+    """Twelve steps of 100 us, each a kernel of 64, a wait for it and then 28 of the host, of which the last 2 are not
+    recorded; the first also launches a copy that ends at `last`. The host waits for it until `wait_until`."""
+    rows_of, calls, waits, work_of = [], [], [], []
+    for step, at in enumerate(range(0, 1200, 100)):
+        rows_of.append(("gpu:0", "s", "compute", at + 6, at + 70, {"correlation_id": step}))
+        calls.append(("t", at, at + 2, step))
+        waits.append(("t", at + 2 + 2 * (at == 0), at + 72, None, None, "gpu:0", "s", at + 2))
+        work_of.append(("t", at + 72, at + 98))
+    if copies:
+        rows_of.append(("gpu:0", "c", "memcpy", 8, last, {"correlation_id": 9}))
+        calls.append(("t", 2, 4, 9))
+    if wait_until:
+        waits.append(("t", wait_until - 20, wait_until, None, None, "gpu:0", "c", 4))
+        work_of = [times for times in work_of if times[2] != wait_until + 8]
+    rows_of = [(*row[:3], row[3] * US, row[4] * US, row[5]) for row in rows_of]
+    calls = [(thread, start * US, end * US, number) for thread, start, end, number in calls]
+    waits = [(*wait[:1], wait[1] * US, wait[2] * US, *wait[3:7], wait[7] * US) for wait in waits]
+    work_of = [(thread, start * US, end * US) for thread, start, end in work_of]
+    marks = [("t", at * US, (at + 100) * US, "train", at // 100) for at in range(0, 1200, 100)]
+    return trace(rows_of, sorted(calls, key=lambda call: call[1]), marks, waits, host_work=work_of)
+
+
+def parts_of(found, step: int) -> dict[str, int]:
+    own = found.composition[found.composition["at"] == step]
+    return {part: time // US for part, time in zip(own["part"], own["time_ps"], strict=True)}
+
+
+@pytest.mark.parametrize("last", [345, 385, 399], ids=["in the wait", "in the work", "in what is not recorded"])
+def test_a_copy_of_an_earlier_step_that_nothing_waits_for_changes_neither_path_nor_what_if(last):
+    timeline, without = timeline_of(alike(last)), timeline_of(alike(last, copies=False))
+    found, plain = (critical_path(each, steps(each).table) for each in (timeline, without))
+    for step in range(1, 12):
+        assert parts_of(found, step) == parts_of(plain, step)
+    for what in ("host", "copies", "op"):
+        ratios = found.step_what_if[found.step_what_if["what"] == what].set_index("at")["ratio"]
+        assert ratios.loc[1:].nunique() == 1
+
+
+def test_a_copy_of_an_earlier_step_that_the_host_waits_for_is_on_the_path_of_the_step_that_did():
+    found = critical_path(timeline := timeline_of(alike(388, wait_until=390)), steps(timeline).table)
+    assert parts_of(found, 3)["memcpy"] == 88
+    of_copies = found.what_if.set_index("what").loc["copies"]
+    assert of_copies["predicted_ps"] < of_copies["measured_ps"]
 
 
 def test_without_steps_all_rows_of_each_clock_are_one():

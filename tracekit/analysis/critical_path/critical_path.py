@@ -11,7 +11,17 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.critical_path.graph import CALL, DEPENDENCIES, Graph, graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths, find_paths
-from tracekit.analysis.critical_path.replay import AFTER_END, QUEUED, Plan, Runs, Without, plan, replay
+from tracekit.analysis.critical_path.replay import (
+    AFTER_END,
+    BY_TIME,
+    OF_NONE,
+    QUEUED,
+    Plan,
+    Runs,
+    Without,
+    plan,
+    replay,
+)
 from tracekit.analysis.critical_path.stretches import STRETCH_COLUMNS, UNKNOWN, Between, between_calls, stretches
 from tracekit.analysis.critical_path.what_if import (
     MOST_DOUBT,
@@ -25,6 +35,7 @@ from tracekit.columns import frame, largest
 from tracekit.devices import type_of
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import Rows
+from tracekit.timeline.step_boundaries import outlasting
 from tracekit.timeline.timeline import Timeline, why_unseen
 from tracekit.trace import Trace
 from tracekit.units import percent, quantity
@@ -264,7 +275,7 @@ def _runs(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> Runs:
     clock = np.array([dag.clocks.index(name) for name in table["clock"]], np.int64)
     boundaries = timeline.steps.table
     are_steps = set(table["end_ps"]) <= set(boundaries["end_ps"])
-    step_of = _steps_of(timeline, dag, table) if are_steps else np.full(len(dag.start), -1, np.int32)
+    step_of = _steps_of(timeline, dag, table) if are_steps else np.full(len(dag.start), BY_TIME, np.int32)
     follows = (start[1:] == end[:-1]) & (clock[1:] == clock[:-1]) & are_steps
     first = np.flatnonzero(np.append(True, ~follows))
     last = np.append(first[1:], len(table))
@@ -272,12 +283,13 @@ def _runs(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> Runs:
 
 
 def _steps_of(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> NDArray[np.int32]:
-    """The first step of `table` that each node of the graph can be of, as the timeline's steps have it, or -1.
+    """The first step of `table` that each node of the graph can be of, as the timeline's steps have it, or BY_TIME.
 
     A row is of its step, a call that launched rows of the first of theirs, and another call not of one before that in
-    whose time of the host it began. So what the host does ahead for a later step counts for none of `table` but that.
+    whose time of the host it began. So what the host does ahead for a later step counts for none of `table` but that. A
+    copy that does not hold its step open, and outlasts it, ends none: what waits for it does.
     """
-    step_of = np.full(len(dag.start), -1, np.int32)
+    step_of = np.full(len(dag.start), BY_TIME, np.int32)
     boundaries = timeline.steps.table
     clock_of_boundary, end = boundaries["clock"].fillna("").to_numpy(), boundaries["end_ps"].to_numpy()
     host_end = boundaries["host_end_ps"].to_numpy(np.int64, na_value=0)
@@ -294,6 +306,7 @@ def _steps_of(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> NDArray[np
     step_of[dag.first[3] : dag.first[4]] = counted_step[timeline.steps.step_of]
     launched = np.flatnonzero((dag.launch >= 0) & (step_of >= 0))[::-1]
     step_of[dag.launch[launched]] = step_of[launched]
+    step_of[dag.first[3] + np.flatnonzero(outlasting(timeline.rows, timeline.steps))] = OF_NONE
     return step_of
 
 

@@ -23,6 +23,7 @@ from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.instances import CollectiveInstances
 from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.step_boundaries import outlasting
 from tracekit.timeline.syncs import BRIEF_PS, CLOCKS_PS
 from tracekit.timeline.timeline import Timeline, begins_inside
 
@@ -236,6 +237,7 @@ def _sources(timeline: Timeline) -> _Sources:
         (timeline.spans, trace.host_work),
         trace.syncs.iloc[waiting],
         replace(unknown, syncs=(np.searchsorted(waiting, unknown.syncs[0]), unknown.syncs[1])),
+        outlasting(rows, timeline.steps),
     )
     returns = np.flatnonzero(host.awaited_row >= 0)
     is_early = rows.end[host.awaited_row[returns]] > host.end[returns]

@@ -91,11 +91,13 @@ def calls(
     host_times: HostTables,
     waits: pd.DataFrame,
     unknown: UnknownWaits,
+    outlasts: NDArray[np.bool_],
 ) -> Calls:
     """The calls of `launches` (LAUNCH_COLUMNS) and `waits` (SYNC_COLUMNS, those of threads), in order on their threads.
 
     `launch` (len(rows),) is that of the Timeline, `host_times` its spans (SPAN_COLUMNS) and its work of the host
-    (HOST_WORK_COLUMNS); `unknown`: which of these calls, waits and spans are waits of unknown purpose.
+    (HOST_WORK_COLUMNS); `unknown`: which of these calls, waits and spans are waits of unknown purpose. `outlasts`
+    (len(rows),): the rows that no thread is taken to have waited for unless it says so.
     """
     c = len(launches)
     start = np.append(launches["start_ps"].to_numpy(), waits["start_ps"].to_numpy())
@@ -127,7 +129,8 @@ def calls(
     back[thread] = flow
     dispatched = _dispatched(names, back, host_times[0])
     del device, idle  # of what is not needed on, columns of millions would stand beside what comes
-    drained_row = _drained_rows(rows, launch, order, flow, (np.append(start[:c], end[c:]), end, predecessor))
+    awaitable = np.where(outlasts, -1, launch) if outlasts.any() else launch
+    drained_row = _drained_rows(rows, awaitable, order, flow, (np.append(start[:c], end[c:]), end, predecessor))
     row_end = np.append(rows.end, -(2**62))[drained_row]
     calls_of, evidence_of = places_of(flow[order], len(names)), places_of(back[evidence[0][0]], len(names))
     for flow_number, work_set in at_work.items():

@@ -25,6 +25,8 @@ QUEUE_GAP_PS = 10_000_000
 # How a node's last cause let it go on: by its end, by the begin of a call (a launch), by nothing, as there is none, or
 # by its end, after which the queue took the node up promptly.
 AFTER_END, AFTER_BEGIN, NO_CAUSE, QUEUED = 0, 1, 2, 3
+# The step that needs a node: it is told by when the node ended; and there is none, whenever that was.
+BY_TIME, OF_NONE = -1, -2
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class Runs:
 
     `start`, `end`, `clock` (r,): their windows, and the place of the clock in `Graph.clocks`; those of one clock stand
     in their order and do not overlap. `first_step` (r + 1,): the steps of run k are first_step[k]:first_step[k + 1].
-    `step_end` (m,): when each step ended. `step_of` (N,): the step that needs each node of the graph, -1 where that is
-    not known: then it is the one during which the node ended.
+    `step_end` (m,): when each step ended. `step_of` (N,): the step that needs each node of the graph; BY_TIME where
+    that is not known: then it is the one during which the node ended; OF_NONE where none ends with it.
     """
 
     start: Column
@@ -104,7 +106,8 @@ def _steps_of(graph: Graph, runs: Runs, first: Column, node: NDArray[np.int32]) 
         of_step, end = runs.step_of[nodes], graph.end[nodes]
         end = np.where(of_step < 0, np.minimum(end, runs.end[run]), end)
         place = np.maximum(np.searchsorted(runs.step_end[steps], end), of_step - steps.start)
-        step[first[run] : first[run + 1]] = np.where(place < steps.stop - steps.start, steps.start + place, -1)
+        is_needed = (place < steps.stop - steps.start) & (of_step != OF_NONE)
+        step[first[run] : first[run + 1]] = np.where(is_needed, steps.start + place, -1)
     return step
 
 
