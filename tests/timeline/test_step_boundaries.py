@@ -237,6 +237,15 @@ class TestAnnotations:
         ]
         assert steps.nested == 0
 
+    def test_each_thread_ends_the_steps_that_it_marked_at_times_of_its_own(self):
+        marks = [annotations(("train", 0, 0, 9), ("train", 1, 10, 18), process="p", thread="a")]
+        marks += [annotations(("train", 1, 10, 20), process="p", thread="b")]
+        steps = boundaries(work(("gpu:0", "compute", 2, 8, 1), process="p", thread="a"), join(marks))
+        assert {name: [column.tolist() for column in columns] for name, columns in steps.ends.items()} == {
+            ("h", "p", "a"): [[0, 1], [9, 18]],
+            ("h", "p", "b"): [[1], [20]],
+        }
+
     def test_a_thread_without_annotations_launches_for_the_steps_of_the_one_that_serves_its_device(self):
         spans = join(
             [
@@ -586,6 +595,8 @@ def test_inside_windows_are_the_steps_that_lie_whole_in_one_of_them(windows, ins
     assert found.table["step"].tolist() == inside
     assert found.step_of.tolist() == [inside.index(step) if step in inside else -1 for step in range(3)]
     assert bool(found.lacking) is not bool(inside)
+    (marked,) = found.ends.values()
+    assert [column.tolist() for column in marked] == [[*range(len(inside))], [10 * step + 10 for step in inside]]
     assert steps_inside(steps, steps.step_of, {"other": np.array([[0, 99]])}).table.empty
 
 

@@ -1,7 +1,7 @@
 """The windows of a run's steps, and the step that each row of a device belongs to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -72,13 +72,15 @@ class StepBoundaries:
     `device_*` runs from the first start to the last end of the step's rows, null without any; `rows` counts them, and
     `rows_by_time` those of them that only their start puts there. `hosts` counts the processes that marked the step,
     `compile_ps` is how long of its host's time a compiler ran. `step_of` (n,) is the step of each row, a row number of
-    `table`, or -1. `nested` annotations inside other steps were not counted. `lacking` says why there are no steps.
+    `table`, or -1. `nested` annotations inside other steps were not counted. `ends` has by thread (host, process, name)
+    the steps that it marked, and when it ended each, (m,) both. `lacking` says why there are no steps.
     """
 
     table: pd.DataFrame
     step_of: NDArray[np.int64]
     nested: int = 0
     lacking: str = ""
+    ends: Mapping[Marker, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
 
 
 def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launches: pd.DataFrame) -> StepBoundaries:
@@ -123,7 +125,9 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
             place = np.searchsorted(end[steps], rows.start[unlinked], side="right")
             in_a_step = (place < len(steps)) & (rows.start[unlinked] >= start[steps[0]])
             step_of[unlinked] = np.where(in_a_step, steps[np.minimum(place, len(steps) - 1)], -1)
-    return StepBoundaries(_table(rows, spans, step_marks, start, end, step_of, by_time), step_of, step_marks.nested)
+    table = _table(rows, spans, step_marks, start, end, step_of, by_time)
+    ends = {name: (of[0], of[1][:, 1]) for name, of in step_marks.of.items() if len(name) == len(THREAD)}
+    return StepBoundaries(table, step_of, step_marks.nested, ends=ends)
 
 
 def _too_many(rows: Rows, step_marks: Marks) -> str:
@@ -152,7 +156,9 @@ def steps_inside(
             inside |= (table["clock"] == clock).to_numpy(bool) & holds
     number = np.append(np.where(inside, np.cumsum(inside) - 1, -1), -1)
     lacking = steps.lacking or ("" if inside.any() else _NONE_INSIDE)
-    return StepBoundaries(table[inside].reset_index(drop=True), number[step_of], steps.nested, lacking)
+    kept = {name: number[of] >= 0 for name, (of, _) in steps.ends.items()}
+    ends = {name: (number[of[kept[name]]], end_ps[kept[name]]) for name, (of, end_ps) in steps.ends.items()}
+    return StepBoundaries(table[inside].reset_index(drop=True), number[step_of], steps.nested, lacking, ends)
 
 
 def _step_at(host: iv.Intervals, points: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -235,11 +235,12 @@ def test_compiled_loops_find_the_same(monkeypatch):
     ]
     calls = [("tu"[k // 30], 10 * k - 8 + 8 * (k == 0), 10 * k - 2 + 8 * (k == 0), k) for k in range(60)]
     syncs = [("t", 150, 220, None, None, "gpu:0", None, 140), ("u", 300, 310, "gpu:0", "a", "gpu:0", "b", 300)]
-    periodic_trace = trace(events, calls, [("t", 0, 500), ("u", 310, 400)], syncs)
+    periodic_trace = trace(events, calls, [("t", 0, 500), ("u", 310, 400), ("t", 0, 190, "train", 0)], syncs)
     member = [k // 8 if k % 4 == 1 else -1 for k in rows(periodic_trace.events).at.tolist()]
 
     def everything():
         dag = graph_of(periodic_trace, member)
+        assert len(dag.ended) == 1
         runs = plan(dag, runs_of(dag, (5, 90, 190), (200, 500)))
         op = np.zeros(len(dag.start), np.int32)
         path = find_paths(dag, runs, np.ones(3, bool))

@@ -169,6 +169,87 @@ def test_a_copy_of_an_earlier_step_that_the_host_waits_for_is_on_the_path_of_the
     assert of_copies["predicted_ps"] < of_copies["measured_ps"]
 
 
+def two_ranks(save_us: int) -> Trace:
+    """Two threads of twelve steps of 100 us, each a kernel of 64 on a device of its own, a wait for it and 28 of host
+    work. In the fourth, the second one works on for `save_us`, while the first has launched the next kernel, which then
+    waits for the other device as long."""
+    rows_of, calls, waits, work_of, marks = [], [], [], [], []
+    for rank, thread in enumerate("tu"):
+        for step in range(12):
+            at, end = 100 * step + save_us * (step > 3), 100 * step + 100 + save_us * (step >= 3)
+            if rank == 0:
+                at, end = (at - save_us if step == 4 else at), (end - save_us if step == 3 else end)
+            row_end = end - 30 - save_us * (rank == 1 and step == 3)
+            number = 100 * rank + step
+            rows_of.append((f"gpu:{rank}", "s", "compute", at + 6, row_end, {"correlation_id": number}))
+            calls.append((thread, at, at + 2, number))
+            waits.append((thread, at + 2, row_end + 2, None, None, f"gpu:{rank}", "s", at + 2))
+            work_of.append((thread, row_end + 2, end))
+            marks.append((thread, at * US, end * US, "train", step))
+    rows_of = [(*row[:3], row[3] * US, row[4] * US, row[5]) for row in rows_of]
+    calls = sorted((thread, start * US, end * US, number) for thread, start, end, number in calls)
+    waits = [(wait[0], wait[1] * US, wait[2] * US, *wait[3:7], wait[7] * US) for wait in waits]
+    work_of = [(thread, start * US, end * US) for thread, start, end in work_of]
+    return trace(rows_of, sorted(calls, key=lambda call: call[1]), marks, waits, host_work=work_of)
+
+
+def test_a_step_that_the_host_of_one_rank_ends_is_on_that_thread_with_what_it_did():
+    """Though the other one's last call was later, for the next step."""
+    found = critical_path(timeline := timeline_of(two_ranks(50)), steps(timeline).table)
+    assert found.steps["wall_ps"].tolist() == [(100 + 50 * (step == 3)) * US for step in range(12)]
+    assert found.steps["example"].tolist()[3] == "longest"
+    own = found.path[found.path["at"] == 3]
+    assert own[["part", "on", "name", "start_ps", "end_ps"]].to_numpy(object, na_value=None).tolist() == [
+        ["launch latency", "gpu:1", "compute", 300 * US, 306 * US],
+        ["compute", "gpu:1", "compute", 306 * US, 370 * US],
+        ["host work", "u", "wait", 370 * US, 372 * US],
+        ["host work", "u", "after wait", 372 * US, 450 * US],
+    ]
+    assert parts_of(found, 11) == {"compute": 64, "host work": 30, "launch latency": 6}
+
+
+def test_without_the_host_no_step_takes_less_than_its_devices():
+    found = critical_path(timeline := timeline_of(two_ranks(50)), steps(timeline).table)
+    table = found.step_what_if[found.step_what_if["what"] == "host"]
+    # The fifth kernel of the first rank takes 114: no row is a collective that would wait for the other one.
+    assert [predicted // US for predicted in table["predicted_ps"]] == [64, 64, 64, 64, 114, *[64] * 7]
+
+
+@pytest.mark.parametrize(
+    ("row_end", "marked_by", "wait", "last"),
+    [
+        (70, "t", None, ("host, nothing recorded", "t", "after call")),
+        (70, "t", (30, 75), ("host, nothing recorded", "t", "after call")),
+        (10, "t", (30, 90), ("unexplained", "gpu:0", "after compute")),
+        (70, "another", None, ("unexplained", "gpu:0", "after compute")),
+    ],
+    ids=[
+        "silent",
+        "in a wait for the work",
+        "in a wait for something unknown",
+        "ended by a thread that launches nothing",
+    ],
+)
+def test_a_step_that_ends_when_all_work_is_done_was_ended_by_its_thread_as_far_as_that_is_known(
+    row_end, marked_by, wait, last
+):
+    """Steps of 100 us, each a kernel from 6 to `row_end`, and a wait of which only the name is known."""
+    ats = (0, 100, 200)
+    rows_of = [("gpu:0", "s", "compute", (at + 6) * US, (at + row_end) * US, {"correlation_id": at}) for at in ats]
+    calls = [("t", at * US, (at + 2) * US, at) for at in ats]
+    spans = [(marked_by, at * US, (at + 100) * US, "train", at // 100) for at in ats]
+    spans += [("t", (at + wait[0]) * US, (at + wait[1]) * US, "Wait for it") for at in ats if wait]
+    found = critical_path(timeline := timeline_of(trace(rows_of, calls, spans)), steps(timeline).table)
+    pieces = (
+        found.path.loc[found.path["at"] == 1, ["part", "on", "name", "start_ps", "end_ps"]].to_numpy(object).tolist()
+    )
+    assert pieces == [
+        ["launch latency", "gpu:0", "compute", 100 * US, 106 * US],
+        ["compute", "gpu:0", "compute", 106 * US, (100 + row_end) * US],
+        [*last, (100 + row_end) * US, 200 * US],
+    ]
+
+
 def test_without_steps_all_rows_of_each_clock_are_one():
     two_clocks = trace(
         [

@@ -15,7 +15,7 @@ from tests.graph_traces import runs_of, trace
 from tests.simulated import Do, Program, run
 from tracekit.analysis.critical_path.graph import CALL, WORK, graph
 from tracekit.analysis.critical_path.longest_path import Part, find_paths
-from tracekit.analysis.critical_path.replay import Without, plan, replay, slots_of_nodes
+from tracekit.analysis.critical_path.replay import Without, plan, replay, slots_of_nodes, with_tails
 from tracekit.timeline.timeline import timeline_of
 
 LENGTHS = st.integers(1, 9)
@@ -204,6 +204,14 @@ def test_a_collective_ends_on_each_device_with_its_own_transfer_behind_the_last_
     op = np.full(len(dag.start), -1, np.int32)
     lengths = replay(dag, whole(dag, 20), [Without(), Without((Part.COMPUTE,)), Without((Part.COLLECTIVE,))], op)
     assert lengths.tolist() == [[20, 14, 6]]
+
+
+def test_each_step_ends_as_long_after_its_last_node_as_it_did_and_takes_no_time_below_0():
+    """Of a run of three steps, the host ended the first 20 later than its last node; of another, each on time."""
+    dag = trace_graph(trace([("tpu:0", "o", "compute", 0, 1)]))
+    runs = plan(dag, runs_of(dag, (0, 30, 40, 60), (100, 120, 130)))
+    lengths = np.array([[10, 4], [30, 3], [20, 20], [20, 10], [10, 5]])
+    assert with_tails(runs, lengths).tolist() == [[30, 24], [10, 0], [20, 3], [20, 10], [10, 5]]
 
 
 def test_a_member_that_ends_in_an_earlier_step_than_the_last_to_start_ends_behind_that_start():

@@ -21,6 +21,7 @@ from tracekit.analysis.critical_path.replay import (
     Without,
     plan,
     replay,
+    with_tails,
 )
 from tracekit.analysis.critical_path.stretches import STRETCH_COLUMNS, UNKNOWN, Between, between_calls, stretches
 from tracekit.analysis.critical_path.what_if import (
@@ -175,7 +176,7 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     paths = find_paths(dag, runs, np.array([bool(label) for label in examples]), op)
     cases = scenarios(dag, runs, paths, labels)
     what = [Without(), *(without for _, _, without in cases)]
-    lengths = replay(dag, runs, [*what, *(replace(without, slack=True) for without in what)], op)
+    lengths = with_tails(runs, replay(dag, runs, [*what, *(replace(without, slack=True) for without in what)], op))
     unexplained_ps = paths.parts[:, Part.UNEXPLAINED]
     tried = [case[:2] for case in cases]
     needed = np.zeros(len(rows), bool)
@@ -303,6 +304,7 @@ def _steps_of(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> NDArray[np
             calls = np.flatnonzero(dag.clock[: dag.first[3]] == number)
             place = np.searchsorted(np.maximum.accumulate(host_end[of_clock]), dag.start[calls], side="right")
             step_of[calls] = np.append(counted_step[of_clock], steps[-1] + 1)[place]
+    step_of[dag.step_ends] = counted_step[dag.ended]
     step_of[dag.first[3] : dag.first[4]] = counted_step[timeline.steps.step_of]
     launched = np.flatnonzero((dag.launch >= 0) & (step_of >= 0))[::-1]
     step_of[dag.launch[launched]] = step_of[launched]

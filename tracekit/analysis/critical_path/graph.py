@@ -16,7 +16,7 @@ from tracekit.analysis.critical_path.dependencies import (
     queue_order,
     resume_edges,
 )
-from tracekit.analysis.critical_path.host import AWAKE_PS, STANDSTILL_PS, Calls, calls
+from tracekit.analysis.critical_path.host import AWAKE_PS, END_COLUMNS, STANDSTILL_PS, Calls, StepEnds, calls
 from tracekit.analysis.host_activity import unknown_waits
 from tracekit.analysis.host_times import PROMPT_PS, HostTimes, slow_call_ps
 from tracekit.columns import frame
@@ -75,11 +75,11 @@ DEPENDENCIES = {
 class Graph:
     """N nodes and what each had to wait for; times in ps.
 
-    The nodes are c launches, w waits of threads, r returns of calls that waited for their rows, n rows of devices and k
-    dones of asynchronous pairs, in this order; `first` (6,) holds the number of the first node of each sort, then N.
-    `start`, `end` (N,) are measured; a wait and a return start when the last that they are known to have waited for
-    ended. `kind` (N,): that of the row, or CALL or WORK. `clock` (N,): the place in `clocks`, -1 if not told, or if
-    the node stands in no order.
+    The nodes are c launches, w waits of threads and, behind these, ends of steps on threads, r returns of calls that
+    waited for their rows, n rows of devices and k dones of asynchronous pairs, in this order; `first` (6,) holds the
+    number of the first node of each sort, then N. `start`, `end` (N,) are measured; a wait and a return start when the
+    last that they are known to have waited for ended. `kind` (N,): that of the row, or CALL or WORK. `clock` (N,): the
+    place in `clocks`, -1 if not told, or if the node stands in no order.
 
     `predecessor` (N,): what its queue or thread had to end before it; `lag_ps` (N,): the host's work between, or,
     negative, its lead; without a predecessor the host's work since the trace began. `launch` (N,): the call that had to
@@ -95,7 +95,8 @@ class Graph:
     what is proven, by sort, and what was dropped because the times contradict it. `blank_waits` counts the waits in
     the windows of which the trace does not tell what for. `pair` (k,): the row of each done; `returned` (r,): the
     launch of each return. `flow` (c + w + r,): the flow of threads of each node of the host, and `host_times` what each
-    flow did.
+    flow did. `ended` (e,): the step that each end of one ends, the last e of the w, as a row of the timeline's steps;
+    `ended_after` (e,): the last node before it on its thread.
     """
 
     first: Column
@@ -122,6 +123,13 @@ class Graph:
     returned: Column
     flow: NDArray[np.int32]
     host_times: Mapping[int, HostTimes]
+    ended: Column
+    ended_after: NDArray[np.int32]
+
+    @property
+    def step_ends(self) -> slice:
+        """The nodes that are ends of steps."""
+        return slice(int(self.first[2]) - len(self.ended), int(self.first[2]))
 
     def without_edges(self) -> "Graph":
         """The nodes without what they wait for: what is left to know of them once there is a plan."""
@@ -132,8 +140,8 @@ class Graph:
         )  # fmt: skip
 
     def source(self, node: int) -> tuple[str, int]:
-        """Where a node comes from: `launches` and its place, `syncs` and its place among the waits of threads, or
-        `events` and its place in Rows."""
+        """Where a node comes from that is no end of a step: `launches` and its place, `syncs` and its place among the
+        waits of threads, or `events` and its place in Rows."""
         sort_of_node = int(np.searchsorted(self.first, node, side="right")) - 1
         place = node - int(self.first[sort_of_node])
         if sort_of_node == 2:
@@ -166,6 +174,7 @@ def graph(timeline: Timeline) -> Graph:
 
     tally = _Tally()
     extra_first, extra = _valid_edges(start, end, rank, edges, tally)
+    ended_after = _thread_order(sources)[first[2] - len(host.mark) : first[2]]
     predecessor, lag_ps = _order_edges(sources, drained, start, end, rank, tally)
     _keep_begins(sources, edges[Dependency.THREAD_WAIT], wait_start, end, predecessor, lag_ps)
     sources = sources.without_order()
@@ -184,13 +193,14 @@ def graph(timeline: Timeline) -> Graph:
     kind[first[3] :] = np.append(rows.kind, rows.kind[queues.pair])
     clocks, clock = _clocks(sources)
     clock[: len(host.blank)][host.blank] = -1  # nothing waits for what is out of the order
-    is_blank = np.append(host.blank[: first[1]] & ~host.repeated, ~has_end)
-    begin = np.append(start[: first[1]], wait_start)
+    is_blank = np.append(host.blank[: first[1]] & ~host.repeated, ~has_end[: len(sources.waiting)])
+    begin = np.append(start[: first[1]], wait_start)[: len(is_blank)]
     blank_waits = int((is_blank & _begin_inside(sources, begin)).sum()) if is_blank.any() else 0
     return Graph(
         first, start, end, kind, clock, device, predecessor, lag_ps, launch, latency_ps, call_ps, extra_first, extra,
         instance, gate, members, order, clocks, tally.table(), blank_waits, queues.pair, sources.returns,
         np.append(host.flow, host.flow[sources.returns]).astype(np.int32), host.times,
+        sources.marks["step"].to_numpy(), ended_after,
     )  # fmt: skip
 
 
@@ -198,15 +208,16 @@ def graph(timeline: Timeline) -> Graph:
 class _Sources:
     """What the nodes stand for: launches and rows of the `timeline`, waits of threads, returns, dones in `queues`.
 
-    `waiting` (w,): the places of the waits in its syncs. `returns` (r,): the launches that returned behind their rows;
-    which of them `is_early` (r,): a little before the end of the copy that they waited for. `first` is that of the
-    Graph.
+    `waiting`: the places of the waits in its syncs; behind these nodes stand the ends of steps, `marks` (END_COLUMNS).
+    `returns` (r,): the launches that returned behind their rows; which of them `is_early` (r,): a little before the end
+    of the copy that they waited for. `first` is that of the Graph.
     """
 
     timeline: Timeline
     queues: QueueOrder
     host: Calls
     waiting: Column
+    marks: pd.DataFrame
     returns: Column
     is_early: NDArray[np.bool_]
     first: Column
@@ -230,6 +241,7 @@ def _sources(timeline: Timeline) -> _Sources:
     queues = queue_order(rows)
     waiting = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
     unknown = unknown_waits(timeline)
+    marks = _step_ends(timeline)
     host = calls(
         rows,
         timeline.timed_launch,
@@ -237,12 +249,29 @@ def _sources(timeline: Timeline) -> _Sources:
         (timeline.spans, trace.host_work),
         trace.syncs.iloc[waiting],
         replace(unknown, syncs=(np.searchsorted(waiting, unknown.syncs[0]), unknown.syncs[1])),
-        outlasting(rows, timeline.steps),
+        StepEnds(marks, outlasting(rows, timeline.steps)),
     )
+    marks = marks.iloc[host.mark]
     returns = np.flatnonzero(host.awaited_row >= 0)
     is_early = rows.end[host.awaited_row[returns]] > host.end[returns]
-    first = np.cumsum([0, len(trace.launches), len(waiting), len(returns), len(rows), len(queues.pair)])
-    return _Sources(timeline, queues, host, waiting, returns, is_early, first)
+    c, w = len(trace.launches), len(waiting) + len(marks)
+    first = np.cumsum([0, c, w, len(returns), len(rows), len(queues.pair)])
+    return _Sources(timeline, queues, host, waiting, marks, returns, is_early, first)
+
+
+def _step_ends(timeline: Timeline) -> pd.DataFrame:
+    """When threads ended the steps of the timeline (END_COLUMNS)."""
+    ends = timeline.steps.ends
+    if not ends:
+        return frame(END_COLUMNS)
+    often = [len(steps) for steps, _ in ends.values()]
+    columns = dict(zip(("host", "process", "thread"), zip(*ends, strict=True), strict=True))
+    threads = {
+        name: np.repeat(np.array([label or None for label in labels], object), often)
+        for name, labels in columns.items()
+    }
+    steps, end_ps = (np.concatenate(column) for column in zip(*ends.values(), strict=True))
+    return frame(END_COLUMNS, {**threads, "step": steps, "end_ps": end_ps})
 
 
 def _begin_inside(sources: _Sources, start: Column) -> NDArray[np.bool_]:
@@ -274,14 +303,17 @@ def _times(sources: _Sources) -> tuple[Column, Column]:
 
 
 def _drained_calls(sources: _Sources, start: Column, end: Column) -> Column:
-    """The launches before which their thread stood still, as far as is told, until all that it had launched was done.
+    """The launches, and the ends of steps, before which their thread stood still, as far as is told, until all that it
+    had launched was done.
 
     Nothing says so, but what else a thread of unknown work waits for would seldom end right after its devices.
     """
-    host, launches = sources.host, int(sources.first[1])
-    previous = _thread_order(sources)[:launches]
-    idle_ps = start[:launches] - (end[previous] + host.work_ps[:launches])
-    return np.flatnonzero((previous >= 0) & (host.drained_row[:launches] >= 0) & (idle_ps > STANDSTILL_PS))
+    host, waits = sources.host, slice(int(sources.first[1]), int(sources.first[1]) + len(sources.waiting))
+    previous = _thread_order(sources)
+    idle_ps = start[: len(previous)] - (end[previous] + host.work_ps)
+    is_drained = (previous >= 0) & (host.drained_row >= 0) & (idle_ps > STANDSTILL_PS)
+    is_drained[waits] = False
+    return np.flatnonzero(is_drained)
 
 
 def _thread_order(sources: _Sources) -> NDArray[np.int32]:
@@ -295,7 +327,7 @@ def _cut_to_waits(row_end: Column, sources: _Sources) -> None:
     """Let no row end after the return of a thread that waited for it, where only the clocks can have it so."""
     rows, syncs, table = sources.timeline.rows, sources.timeline.syncs, sources.timeline.trace.syncs
     end = table["end_ps"].to_numpy().copy()
-    end[sources.waiting] = sources.host.end[sources.first[1] :]
+    end[sources.waiting] = sources.host.end[sources.first[1] :][: len(sources.waiting)]
     wait_end = end[syncs.sync]
     early_ps = rows.end[syncs.row] - wait_end
     is_early = (early_ps > 0) & (early_ps <= CLOCKS_PS) & (wait_end >= rows.start[syncs.row])
@@ -575,6 +607,6 @@ def _clocks(sources: _Sources) -> tuple[tuple[str, ...], NDArray[np.int16]]:
         clock_of_row: NDArray[np.int16] = clock_of_code[table["host"].cat.codes.to_numpy()]
         return clock_of_row
 
-    call, wait = of(trace.launches), of(trace.syncs.iloc[sources.waiting])
+    call, wait = of(trace.launches), np.append(of(trace.syncs.iloc[sources.waiting]), of(sources.marks))
     row = np.array([clocks.index(clock) for clock in rows.clocks] or [-1], np.int16)[rows.device]
     return clocks, np.concatenate([call, wait, call[sources.returns], row, row[sources.queues.pair]])

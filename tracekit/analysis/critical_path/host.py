@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -56,18 +56,30 @@ _OWN_WORK = (Activity.LOWERING, Activity.COMPILING, Activity.INSTALLING, Activit
 EARLY_PS, _EARLY_PART = 100_000_000, 10
 
 
+class StepEnds(NamedTuple):
+    """When threads ended steps: `marks` (END_COLUMNS); and the rows that outlast theirs, `outlasts` (n,)."""
+
+    marks: pd.DataFrame
+    outlasts: NDArray[np.bool_]
+
+
+END_COLUMNS = {"host": "category", "process": "category", "thread": "category", "step": "int64", "end_ps": "int64"}
+
+
 @dataclass(frozen=True)
 class Calls:
-    """The calls of all threads that launch work: the c launches, then the w waits of threads.
+    """The h calls of all threads that launch work: the c launches, then the w waits of threads, then the e ends of
+    steps, which take no time, and before which no later call has to wait.
 
-    `start`, `end` (c + w,) in ps. `predecessor` (c + w,): the call that was last to end on its flow of threads before
-    each began, -1 for none. `work_ps` (c + w,): of the time since that call (or, without one, since the trace began),
-    how long spans of the flow prove it at work. `starts_rows` (c,): whether it launched rows. `blank` (c + w,): calls
-    that are out of this order, since they waited for something that the trace does not name, or, `repeated` (c,), are
-    also waits. `awaited_row` (c + w,): the row that a call ended behind: a copy that was done when its call returned,
-    or what the call ran on its own thread; -1 for calls that did not wait for their rows. `drained_row` (c + w,): the
-    last row of the flow to end between the call before and this one, -1 for none; `work_since_ps` (c + w,): of the time
-    since it ended, how long the flow was at work, for calls that have one.
+    `start`, `end` (h,) in ps. `predecessor` (h,): the call that was last to end on its flow of threads before each
+    began, -1 for none. `work_ps` (h,): of the time since that call (or, without one, since the trace began), how long
+    spans of the flow prove it at work. `starts_rows` (c,): whether it launched rows. `blank` (h,): calls that are out
+    of this order, since they waited for something that the trace does not name, or, `repeated` (c,), are also waits;
+    and ends of steps of which it is not known what the thread had waited for. `awaited_row` (h,): the row that a call
+    ended behind: a copy that was done when its call returned, or what the call ran on its own thread; -1 for calls that
+    did not wait for their rows. `drained_row` (h,): the last row of the flow to end between the call before and this
+    one, -1 for none; `work_since_ps` (h,): of the time since it ended, how long the flow was at work, for calls that
+    have one. `mark` (e,): the place of each end of a step in StepEnds.
     """
 
     start: Column
@@ -82,6 +94,7 @@ class Calls:
     work_since_ps: Column
     flow: Places
     times: Mapping[int, HostTimes]
+    mark: Column
 
 
 def calls(
@@ -91,13 +104,14 @@ def calls(
     host_times: HostTables,
     waits: pd.DataFrame,
     unknown: UnknownWaits,
-    outlasts: NDArray[np.bool_],
+    ends: StepEnds,
 ) -> Calls:
     """The calls of `launches` (LAUNCH_COLUMNS) and `waits` (SYNC_COLUMNS, those of threads), in order on their threads.
 
     `launch` (len(rows),) is that of the Timeline, `host_times` its spans (SPAN_COLUMNS) and its work of the host
-    (HOST_WORK_COLUMNS); `unknown`: which of these calls, waits and spans are waits of unknown purpose. `outlasts`
-    (len(rows),): the rows that no thread is taken to have waited for unless it says so.
+    (HOST_WORK_COLUMNS); `unknown`: which of these calls, waits and spans are waits of unknown purpose. A thread
+    is not taken to have waited for rows that outlast their step, unless it says so; ends of steps count on threads that
+    launch rows.
     """
     c = len(launches)
     start = np.append(launches["start_ps"].to_numpy(), waits["start_ps"].to_numpy())
@@ -117,7 +131,6 @@ def calls(
     # A call that stands in the waits again is known by that: it is out of the order.
     order = np.flatnonzero(~blank)
     order = order[order_by(flow[order], start[order])]
-    predecessor, _ = find_predecessors(order, flow, start, end, np.zeros(len(start), bool))
 
     idle = [(thread[mask], start[mask], end[mask]) for mask in (blank, np.arange(len(start)) >= c)]
     if set(rows.labels("lane")) & {name for _, name in names}:
@@ -129,8 +142,18 @@ def calls(
     back[thread] = flow
     dispatched = _dispatched(names, back, host_times[0])
     del device, idle  # of what is not needed on, columns of millions would stand beside what comes
-    awaitable = np.where(outlasts, -1, launch) if outlasts.any() else launch
-    drained_row = _drained_rows(rows, awaitable, order, flow, (np.append(start[:c], end[c:]), end, predecessor))
+    flow_of_call, in_order = flow, order
+    mark, flow_of_mark = _marks_of(ends.marks, names, flow_of_thread, flow[launching])
+    if len(mark):
+        moments = ends.marks["end_ps"].to_numpy()[mark]
+        start, end, flow = np.append(start, moments), np.append(end, moments), np.append(flow, flow_of_mark)
+        blank = np.append(blank, np.zeros(len(mark), bool))
+        # Before a call of the same moment, which launches for the next step.
+        in_order = np.append(np.arange(len(blank) - len(mark), len(blank)), order)
+        in_order = in_order[order_by(flow[in_order], start[in_order])]
+    predecessor, _ = find_predecessors(in_order, flow, start, end, np.arange(len(start)) >= c + len(waits))
+    awaitable = np.where(ends.outlasts, -1, launch) if ends.outlasts.any() else launch
+    drained_row = _drained_rows(rows, awaitable, in_order, flow, (np.append(start[:c], end[c:]), end, predecessor))
     row_end = np.append(rows.end, -(2**62))[drained_row]
     calls_of, evidence_of = places_of(flow[order], len(names)), places_of(back[evidence[0][0]], len(names))
     for flow_number, work_set in at_work.items():
@@ -143,8 +166,9 @@ def calls(
         for flow_number in {dispatcher, *pools} if len(copied) else ():
             at_work[flow_number] = iv.union(at_work.get(flow_number, iv.EMPTY), copied)
     work_ps, work_since_ps = np.zeros(len(start), np.int64), np.zeros(len(start), np.int64)
+    calls_of = places_of(flow[in_order], len(names)) if len(mark) else calls_of
     for flow_number, work_set in at_work.items():
-        flow_calls = order[calls_of[flow_number]]
+        flow_calls = in_order[calls_of[flow_number]]
         is_busy = _lies_in(work_set, row_end[flow_calls] - CLOCKS_PS, row_end[flow_calls])
         drained_row[flow_calls[is_busy]] = -1  # who works when the devices are done does not wait for them
         previous_end = np.where(predecessor[flow_calls] >= 0, end[predecessor[flow_calls]], -(2**62))
@@ -155,7 +179,7 @@ def calls(
         since = iv.intervals(np.minimum(row_end[drained_calls], begin), begin)
         work_since_ps[drained_calls] = iv.within(work_set, since)
     del row_end, thread, calls_of, evidence_of
-    awaited_row = np.append(_awaited_row(rows, launch, launches), np.full(len(waits), -1, np.int32))
+    awaited_row = np.append(_awaited_row(rows, launch, launches), np.full(len(start) - c, -1, np.int32))
     of_calls = np.append(unknown.launches[0], unknown.syncs[0] + c)
     spans = host_times[0].iloc[unknown.spans[0]].assign(end_ps=unknown.spans[1])
     flow_of_wait = np.append(flow[of_calls], back[_numbers_of_threads(spans, names)])
@@ -166,7 +190,9 @@ def calls(
         number: iv.union(iv.intervals(wait_start[waits_of[number]], wait_end[waits_of[number]]))
         for number in np.flatnonzero(np.bincount(flow)).tolist()
     }
-    for number, times_of_dispatcher in _dispatchers_waits(flow, (launches, waits), host_times[0], spans).items():
+    for number, times_of_dispatcher in _dispatchers_waits(
+        flow_of_call, (launches, waits), host_times[0], spans
+    ).items():
         waiting_times[number] = iv.union(waiting_times[number], times_of_dispatcher)
     for dispatcher, pools, copied in dispatched:
         for number in {dispatcher, *pools}:
@@ -176,10 +202,37 @@ def calls(
         number: HostTimes(waiting, outer.get(number, iv.EMPTY), at_work.get(number, iv.EMPTY))
         for number, waiting in waiting_times.items()
     }
+    of_marks = np.arange(len(start) - len(mark), len(start))
+    since = np.maximum(
+        np.append(end, -(2**62))[predecessor[of_marks]], np.append(rows.end, -(2**62))[drained_row[of_marks]]
+    )
+    blank[of_marks] = _waited_since(since, start[of_marks], flow[of_marks], times) | (predecessor[of_marks] < 0)
     return Calls(
         start, end, predecessor, work_ps, launching[:c], blank, repeated, awaited_row, drained_row, work_since_ps,
-        flow, times,
+        flow, times, mark,
     )  # fmt: skip
+
+
+def _marks_of(marks: pd.DataFrame, names: Names, flow_of_thread: Places, launching: Places) -> tuple[Column, Places]:
+    """The places of the `marks` (END_COLUMNS) that are of flows that launch rows, those `launching`, and their flows.
+
+    A thread that launches nothing may have ended a step with what another one did, and nothing tells what that was.
+    """
+    flow = np.append(flow_of_thread, np.int32(-1))[_numbers_of_threads(marks, names)]
+    launches = np.zeros(len(names) + 1, bool)
+    launches[launching] = True
+    places = np.flatnonzero(launches[flow])
+    return places, flow[places]
+
+
+def _waited_since(since: Column, until: Column, flow: Places, times: Mapping[int, HostTimes]) -> NDArray[np.bool_]:
+    """Whether each flow was in a wait of unknown purpose at any time from `since` until then, (k,) all."""
+    waited = np.zeros(len(since), bool)
+    for number in np.unique(flow).tolist():
+        own = np.flatnonzero(flow == number)
+        stretches = iv.intervals(np.minimum(since[own], until[own]), until[own])
+        waited[own] = iv.within(times[number].waiting, stretches) > 0
+    return waited
 
 
 def _cut_to_next(thread: Column, start: Column, end: Column) -> Column:

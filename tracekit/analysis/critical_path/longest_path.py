@@ -83,7 +83,11 @@ def find_paths(graph: Graph, runs: Plan, keeps: NDArray[np.bool_], op_of: NDArra
     parts, of_op, piece_count, pieces = walk(tuple(runs), nodes, ops, keeps, 0)
     if piece_count:
         parts, of_op, piece_count, pieces = walk(tuple(runs), nodes, ops, keeps, piece_count)
-    return _with_split_stretches(graph, Paths(parts, of_op, *pieces), keeps)
+    paths = _with_split_stretches(graph, Paths(parts, of_op, *pieces), keeps)
+    # What a thread did until it ended a step is of its last call.
+    is_end = (paths.node >= graph.step_ends.start) & (paths.node < graph.step_ends.stop)
+    paths.node[is_end] = graph.ended_after[paths.node[is_end] - graph.step_ends.start]
+    return paths
 
 
 def walk_paths(

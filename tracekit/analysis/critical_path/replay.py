@@ -85,7 +85,10 @@ class Plan(NamedTuple):
 def plan(graph: Graph, runs: Runs) -> Plan:
     """The plan of runs of steps."""
     first, node = loop(nodes_of_runs, len(graph.order))(
-        (graph.order, graph.start, graph.end, graph.clock), (runs.start, runs.end, runs.clock), len(graph.clocks)
+        (graph.order, graph.start, graph.end, graph.clock),
+        (runs.start, runs.end, runs.clock),
+        len(graph.clocks),
+        (graph.step_ends.start, graph.step_ends.stop),
     )
     step = _steps_of(graph, runs, first, node)  # what it needs on the way is gone before the columns are there
     waits = (
@@ -111,8 +114,11 @@ def _steps_of(graph: Graph, runs: Runs, first: Column, node: NDArray[np.int32]) 
     return step
 
 
-def nodes_of_runs(nodes: Arrays, runs: Arrays, clocks: int) -> tuple[Column, NDArray[np.int32]]:
-    """The first place of each run and its nodes, in order."""
+def nodes_of_runs(
+    nodes: Arrays, runs: Arrays, clocks: int, step_ends: tuple[int, int]
+) -> tuple[Column, NDArray[np.int32]]:
+    """The first place of each run and its nodes, in order. Where one run ends and another begins, what takes no time is
+    of the later one, but for the ends of steps, the nodes from the first of `step_ends` to the second."""
     order, start, end, clock = nodes
     begin, finish, clock_of_run = runs
     # The windows of a clock are a list of their own; `at` is the first that is not over yet.
@@ -129,12 +135,13 @@ def nodes_of_runs(nodes: Arrays, runs: Arrays, clocks: int) -> tuple[Column, NDA
             c = clock[i]
             if c < 0:
                 continue
-            while current[c] < windows_of_clock[c] and finish[windows[c, current[c]]] <= start[i]:
+            at = start[i] - 1 if step_ends[0] <= i < step_ends[1] else start[i]
+            while current[c] < windows_of_clock[c] and finish[windows[c, current[c]]] <= at:
                 current[c] += 1
             j = current[c]
             while j < windows_of_clock[c]:
                 k = windows[c, j]
-                if begin[k] > start[i] and begin[k] >= end[i]:
+                if begin[k] > at and begin[k] >= end[i]:
                     break
                 if turn == 1:
                     node[first[k]] = i
@@ -275,6 +282,19 @@ def replay(graph: Graph, runs: Plan, scenarios: Sequence[Without], op_of: NDArra
         tuple(runs), nodes, (works, ops, joint, host, slack), len(graph.gate), (slot, live), columns
     )
     return lengths
+
+
+def with_tails(runs: Plan, lengths: Column) -> Column:
+    """The `lengths` (m, v) of `replay`, the first those with everything, if each step ends as long after its last node
+    as it did: the first are then those that were measured."""
+    ends = np.cumsum(lengths, axis=0)
+    steps = np.diff(runs.first_step)
+    ends -= np.repeat((ends - lengths)[runs.first_step[:-1][steps > 0]], steps[steps > 0], axis=0)
+    ends += (runs.step_end - np.repeat(runs.start, steps) - ends[:, 0])[:, None]
+    for low, high in zip(runs.first_step[:-1].tolist(), runs.first_step[1:].tolist(), strict=True):
+        np.maximum.accumulate(ends[low:high], axis=0, out=ends[low:high])
+        ends[low + 1 : high] -= ends[low : high - 1].copy()
+    return ends
 
 
 def slots_of_nodes(

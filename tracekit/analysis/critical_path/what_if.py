@@ -85,16 +85,15 @@ def predictions(
     """The prediction for all steps together, and for each; null where too little of a path is explained.
 
     `wall` (m,) is the length of the steps, `paths` are theirs, `lengths` (m, 2 + 2v) those of their replays, first with
-    everything, then without each of the v `scenarios` (what, name), then all of these without the delays that nothing
-    explains; in ps. `refusals` (v,): why nothing can be said of each scenario, "" if it can.
+    everything, as measured, then without each of the v `scenarios` (what, name), then all of these without the delays
+    that nothing explains; in ps. `refusals` (v,): why nothing can be said of each scenario, "" if it can.
     """
     kept, dropped = np.split(lengths, 2, axis=1)
-    remaining = wall[:, None] - (kept[:, :1] - kept)
     wall_sum = sum_exactly(wall)
     noun = "critical path" if len(wall) == 1 else "critical paths"
     table_rows, refused = [], []
     for column, (what, name) in enumerate(scenarios, start=1):
-        predicted = sum_exactly(remaining[:, column])
+        predicted = sum_exactly(kept[:, column])
         otherwise = wall_sum - sum_exactly(dropped[:, 0] - dropped[:, column])
         doubt = abs(predicted - otherwise) / wall_sum
         doubtful = f"delays that nothing explains change it by {percent(doubt)}" if doubt > MOST_DOUBT else ""
@@ -120,8 +119,8 @@ def predictions(
             "at": np.tile(np.arange(steps), tried),
             "what": np.repeat(np.array([work.value for work, _ in scenarios], object), steps),
             "name": np.repeat(np.array([name for _, name in scenarios], object), steps),
-            "predicted_ps": pd.arrays.IntegerArray(remaining[:, 1:].T.ravel(), is_refused),
-            "ratio": pd.arrays.FloatingArray((remaining[:, 1:] / wall[:, None]).T.ravel(), is_refused.copy()),
+            "predicted_ps": pd.arrays.IntegerArray(kept[:, 1:].T.ravel(), is_refused),
+            "ratio": pd.arrays.FloatingArray((kept[:, 1:] / wall[:, None]).T.ravel(), is_refused.copy()),
         },
     )
     return table, each_step
