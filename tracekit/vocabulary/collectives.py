@@ -52,6 +52,9 @@ OPERATIONS: Mapping[str, Operation] = {
 OPCODES = frozenset(OPERATIONS) - {"send-recv", "reduce", "gather", "scatter", "barrier"}
 """The opcodes of HLO that are collectives; HLO's reduce, gather and scatter compute."""
 
+FROM_ONE_TO_ONE = frozenset({"send", "recv", "send-recv", "collective-permute"})
+"""What hands work from rank to rank, as the stages of a pipeline do."""
+
 # HLO's category of an all-reduce of which each rank keeps a part, and what HLO computes under that name.
 _CATEGORIES = {"all-reduce-scatter": "reduce-scatter", "broadcast": "collective-broadcast"}
 # The words of a name that say what a collective does. The first in the name counts, of two at one place the longer.

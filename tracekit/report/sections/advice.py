@@ -26,6 +26,7 @@ from tracekit.report.sections import machine
 from tracekit.report.sections.steady import step_numbers
 from tracekit.timeline.instances import Unseen
 from tracekit.units import device_time, factor, percent, quantity, short, time
+from tracekit.vocabulary.collectives import FROM_ONE_TO_ONE
 from tracekit.vocabulary.frameworks import Framework, Practice
 from tracekit.vocabulary.host_calls import copies_asynchronously, frees_memory, pins_memory
 
@@ -554,7 +555,7 @@ def _keep_pace(evidence: Mapping[str, Any], result: advice.Advice) -> str:
 
 def _come_together(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     """What helps where devices wait in collectives, and none is late so often that it is a straggler."""
-    if evidence.get("category") in ("send", "recv", "send-recv", "collective-permute"):
+    if evidence.get("category") in FROM_ONE_TO_ONE:
         return "more micro-batches fill a pipeline better, and so do stages that take equally long"
     if few := 5 * evidence["longest"] < evidence["n"]:
         what = "it did" if "device" in evidence else "the last device did"
