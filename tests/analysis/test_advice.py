@@ -555,6 +555,19 @@ def test_findings_stand_in_order_of_cost_and_none_asks_a_cpu_for_what_it_cannot_
     assert np.isclose(sum(finding.share for finding in on_gpu.findings), 0.3)
 
 
+@pytest.mark.parametrize(("predicted", "gain"), [(95, 0.05), (94, None), (101, 0.0), (None, None)])
+def test_copies_without_which_steps_would_hardly_be_shorter_stand_behind_all_that_would(predicted, gain):
+    what = pd.DataFrame({"what": ["copies", "host"], "measured_ps": [100, 100]})
+    what["predicted_ps"] = pd.array([predicted, 10], "Int64")
+    path = replace(NOTHING.critical_path, what_if=what)
+    copies, host = Finding("exposed_copies", 40, 0.21, {"direction": "D2H"}), Finding("host_bound", 30, 0.15)
+    found = [advice._with_gain(finding, path) for finding in (copies, host)]
+    assert found[1] == host
+    assert found[0].evidence.get("gain_ratio") == (None if gain is None else pytest.approx(gain))
+    order = advice.by_cost(timeline_of(two_gpus(0)), found).findings
+    assert [finding.rule for finding in order] == ["exposed_copies", "host_bound"][:: 1 if gain is None else -1]
+
+
 def test_a_finding_without_a_cost_stands_behind_one_of_any_cost():
     free, cheap, none = Finding("took_turns", None, None), Finding("host_bound", 1, 0.1), Finding("stragglers", 0, 0.0)
     timeline = timeline_of(two_gpus(0))

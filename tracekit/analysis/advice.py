@@ -4,7 +4,7 @@ The thresholds are choices, not measurements: below them a finding is seldom wor
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis import overlap
 from tracekit.analysis.collectives import Collectives
+from tracekit.analysis.critical_path.critical_path import CriticalPath
+from tracekit.analysis.critical_path.what_if import Removed
 from tracekit.analysis.explain import Explanation
 from tracekit.analysis.host_api import HostApi
 from tracekit.analysis.idle import Cause, Idle
@@ -73,6 +75,12 @@ TOGETHER = 0.5
 _OF_CHANCE = 0.5
 _LOAD = ("cores", "other_cores", "stolen_cores")
 _NEVER_ON_CPU = ("exposed_collectives",)
+# Without which work steps would be shorter where a rule's cost is one, and what part of its share that is at least.
+_REMOVED = {
+    "exposed_collectives": Removed.COLLECTIVES.value,
+    **dict.fromkeys(("exposed_copies", "copies_in_compute_lane", "pageable_copies"), Removed.COPIES.value),
+}
+HARDLY = 0.25
 
 
 @dataclass(frozen=True)
@@ -156,7 +164,21 @@ def advice(
         *turns_of(timeline, cells, whole, phases, inside),
         around,
     ]
-    return by_cost(timeline, [finding for finding in findings if finding], program(timeline, cells))
+    found = [_with_gain(finding, why.critical_path) for finding in findings if finding]
+    return by_cost(timeline, found, program(timeline, cells))
+
+
+def _with_gain(finding: Finding, path: CriticalPath) -> Finding:
+    """The finding, and if steps would hardly be shorter without what it is about, by which share of them: work that
+    holds nothing up is exposed where what does hold them up, as the host, runs beside it."""
+    what = _REMOVED.get(finding.rule)
+    rows = path.what_if[(path.what_if["what"] == what) & path.what_if["predicted_ps"].notna()]
+    if what is None or not len(rows):
+        return finding
+    gain = max(1 - float(rows["predicted_ps"].iloc[0] / rows["measured_ps"].iloc[0]), 0.0)
+    if gain >= HARDLY * (finding.share or 0.0):
+        return finding
+    return replace(finding, evidence={**finding.evidence, "gain_ratio": gain})
 
 
 def by_cost(timeline: Timeline, findings: Sequence[Finding], what_runs: Program | None = None) -> Advice:
@@ -169,11 +191,13 @@ def by_cost(timeline: Timeline, findings: Sequence[Finding], what_runs: Program 
     backends = {type_of(device) for device in rows.devices}
     backend = backends.pop() if len(backends) == 1 else ""
     relevant = [finding for finding in findings if backend != "cpu" or finding.rule not in _NEVER_ON_CPU]
-    # On a busy machine, every other finding may be of that; what is done once is no loss of a longer run.
+    # On a busy machine, every other finding may be of that; what is done once is no loss of a longer run, and what
+    # holds nothing up is none at all.
     relevant.sort(
         key=lambda finding: (
             finding.rule != "busy_machine",
             finding.evidence.get("again") == [],
+            "gain_ratio" in finding.evidence,
             -(finding.cost_ps or 0),
         )
     )

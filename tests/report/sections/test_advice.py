@@ -542,3 +542,9 @@ def test_without_findings_the_section_says_so():
 def test_the_docs_list_every_rule():
     page = (DOCS / "advice.md").read_text("utf-8")
     assert [rule for rule in FINDINGS if f"`{rule}`" not in page] == []
+
+
+def test_what_holds_nothing_up_says_what_steps_would_take_without_it():
+    evidence = FINDINGS["exposed_copies"] | {"gain_ratio": 0.004}
+    (finding,) = section(Advice((Finding("exposed_copies", 3 * 10**9, 0.25, evidence),), "gpu", True), 2).findings
+    assert finding.sentence.endswith("(3.00 ms summed over 2 devices); without them, steps would take 0.4 % less.")
