@@ -78,6 +78,47 @@ def test_the_collectives_of_a_group_are_numbered_where_pytorch_numbers_them(tmp_
     ]
 
 
+@pytest.mark.parametrize(
+    ("args", "ranks", "sequence", "size"),
+    [
+        (("send", {"Dst Rank": 6}), "5,6", None, 2),
+        (("recv", {"Src Rank": 4}), "4,5", None, 2),
+        (("recv", {"Src Rank": 4, "Dst Rank": 5}), "4,5", None, 2),
+        (("send", {"Dst Rank": 6, "Process Group Ranks": "[5, 6]", "Group size": 2}), "5,6", 9, 2),
+        (("send", {"Dst Rank": 6, "Process Group Ranks": "[4, ...]"}), "5,6", None, 2),
+        (("send", {}), "4,5,6", 9, 3),
+        (("send", {"Src Rank": 4}), "4,5,6", 9, 3),  # only a recv has it
+        (("send", {"Dst Rank": 5}), "4,5,6", 9, 3),  # to itself
+        (("send", {"Dst Rank": 7}), "4,5,6", 9, 3),  # no member of the group
+        (("send", {"Dst Rank": 6, "Src Rank": 4}), "4,5,6", 9, 3),  # of another rank
+        (("send", {"Dst Rank": "damaged"}), "4,5,6", 9, 3),
+        (("broadcast", {"Src Rank": 4}), "4,5,6", 9, 3),
+    ],
+)
+def test_a_send_or_recv_is_between_its_rank_and_its_peer_whatever_the_group(tmp_path, args, ranks, sequence, size):
+    collective, told = args
+    group = {"Process Group Name": "1", "Process Group Ranks": "[4, 5, 6]", "Group size": 3, "Seq": 9}
+    trace = trace_of(tmp_path, nccl(collective, 1, 1, **group | told), distributedInfo={"rank": 5, "world_size": 8})
+    assert rows(trace.events, "ranks", "sequence", "group_size") == [[ranks, sequence, size]]
+
+
+def test_of_a_file_that_joins_ranks_no_peer_of_a_send_is_known_by_one_end(tmp_path):
+    more = {"Dst Rank": 1, "Process Group Ranks": "[0, 1, 2]"}
+    sends = [nccl("send", 1, 1, **more) | {"pid": f"[TP{rank}] 0"} for rank in range(2)]
+    trace = trace_of(tmp_path, *sends, distributedInfo={"rank": 0})
+    assert rows(trace.events, "ranks") == [["0,1,2"], ["0,1,2"]]
+
+
+def test_a_send_without_a_source_has_all_its_fields_and_a_damaged_peer_is_counted(tmp_path):
+    group = {"Process Group Name": "1", "Process Group Ranks": "[0, 1]", "Seq": 1}
+    pair = [nccl("send", 1, 1, **group, **{"Dst Rank": 1}), nccl("recv", 1, 1, **group, **{"Src Rank": 1})]
+    assert not len(trace_of(tmp_path, *pair).losses)
+    pair[0]["args"]["Dst Rank"] = "damaged"
+    assert rows(trace_of(tmp_path, *pair).losses, "lost", "total", "evidence") == [
+        [1, 2, "args of collectives: Dst Rank"]
+    ]
+
+
 def test_older_files_tell_of_a_collective_only_around_its_launch(tmp_path):
     misnomer = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
     tensors = {"Input Dims": [[4, 3], [5]], "Input type": ["float", "float"]}

@@ -85,6 +85,8 @@ class _Work(msgspec.Struct, gc=False):
     ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
     group_size: Any = msgspec.field(name="Group size", default=None)
     sequence: Any = msgspec.field(name="Seq", default=None)
+    sender: Any = msgspec.field(name="Src Rank", default=None)
+    receiver: Any = msgspec.field(name="Dst Rank", default=None)
     occupancy_percent: Any = msgspec.field(name="est. achieved occupancy %", default=None)
     warps_per_sm: Any = msgspec.field(name="warps per SM", default=None)
 
@@ -159,11 +161,18 @@ def read(
     sizes = _copy_sizes(document, records, copied, launch)
     sequence: list[int | None] = [None] * len(rows)
     group_size: list[int | None] = [None] * len(rows)
+    groups, own_rank = _groups(document), _own_rank(document)
+    ranks: list[str | None] = []
     for row, category in zip(collectives.tolist(), categories, strict=True):
         sizes[row] = _message_bytes(category, records[row])
         sequence[row] = whole(records[row].sequence)
         group_size[row] = whole(records[row].group_size) or None
-    groups = _groups(document)
+        members = _ranks(records[row], groups)
+        if pair := _pair(records[row], category, own_rank, members):
+            # In a group of more ranks each counts its own sends and receives, whichever the peer.
+            sequence[row] = sequence[row] if members == pair else None
+            group_size[row], members = 2, pair
+        ranks.append(members)
 
     def of_collectives(values: Sequence[object]) -> pd.Categorical:
         """The column of `values`, one a collective, as text; null in other rows."""
@@ -185,7 +194,7 @@ def read(
             "bytes": integers(sizes),
             "correlation_id": correlations,
             "group": of_collectives([_group(records[row]) for row in collectives]),
-            "ranks": of_collectives([_ranks(records[row], groups) for row in collectives]),
+            "ranks": of_collectives(ranks),
             "sequence": integers(sequence),
             "group_size": integers(group_size),
             "dtype": of_collectives([records[row].dtype for row in collectives]),
@@ -237,6 +246,11 @@ _OF_GROUPS: Mapping[str, tuple[str, kineto_fields.Test]] = {
     "ranks": ("Process Group Ranks", is_ranks),
     "sequence": ("Seq", is_count),
 }
+# A send tells its receiver, a recv its sender.
+_OF_PEERS: Mapping[str, tuple[str, kineto_fields.Test]] = {
+    "sender": ("Src Rank", is_count),
+    "receiver": ("Dst Rank", is_count),
+}
 _OF_COPIES: Mapping[str, tuple[str, kineto_fields.Test]] = {
     "from_device": ("fromDevice", is_count),
     "to_device": ("toDevice", is_count),
@@ -263,6 +277,10 @@ def _damaged(records: Sequence[_Work]) -> list[Lost]:
     ]
     tests = {**_OF_COLLECTIVES, **_OF_GROUPS}
     always = {name: damaged([getattr(record, key) for record in told], test) for key, (name, test) in tests.items()}
+    always |= {
+        name: damaged([getattr(record, key) for record in told], test, lacks=False)
+        for key, (name, test) in _OF_PEERS.items()
+    }
     return [*lost, *(kineto_fields.lost(always, "args of collectives") if told else [])]
 
 
@@ -500,6 +518,33 @@ def _ranks(work: _Work, groups: Mapping[str, object]) -> str | None:
         if re.fullmatch(r"\d+(,\d+)*", text):
             return text
     return None
+
+
+def _own_rank(document: Document) -> int | None:
+    """The rank of the job that the document is of, None where it is of several, or does not say."""
+    job = document.head.get("distributedInfo")
+    return count(job.get("rank")) if isinstance(job, dict) and len(rank_labels(document)) < 2 else None
+
+
+def _pair(work: _Work, category: str | None, own_rank: int | None, members: str | None) -> str | None:
+    """The two ranks of a send or a recv, `1,2`, of the `members` of its group; None where they are not told, or two.
+
+    PyTorch writes the other one, by its number in the job: of a send `Dst Rank`, of a recv `Src Rank`, where
+    `own_rank` is the one that wrote the file.
+    """
+    if category not in ("send", "recv"):
+        return None
+    sender, receiver = count(work.sender), count(work.receiver)
+    if category == "send" and sender is None:
+        sender = own_rank
+    if category == "recv" and receiver is None:
+        receiver = own_rank
+    if sender is None or receiver is None or sender == receiver or own_rank not in (None, sender, receiver):
+        return None
+    pair = {str(sender), str(receiver)}
+    if members is not None and not pair <= set(members.split(",")):
+        return None
+    return ",".join(sorted(pair, key=int))
 
 
 def _occupancies(records: Sequence[_Work]) -> pd.arrays.FloatingArray:
