@@ -515,7 +515,7 @@ def test_the_spread_at_all_shifts_at_once_is_that_at_each(data):
     a, b = (occurrences(data.draw(st.integers(1, 12))) for _ in range(2))
     lags = range(1 - len(b), len(a))
     resolution = data.draw(st.sampled_from([1, 1000]))
-    each = [shared_ends._at(a, b, lag, resolution).spread for lag in lags]
+    each = [shared_ends.at_shift(a, b, lag, resolution).spread for lag in lags]
     assert shared_ends._spreads(a, b, lags, resolution) == each
 
 

@@ -3,6 +3,7 @@
 A collective waits for its last rank, so it starts when each rank comes, but ends on all of them within microseconds: on
 8 V100 within 7 us, where the starts differ by 7.6 ms. Ends that differ by more than they scatter show a clock that is
 off. That holds where every rank needs data from all others; broadcast, reduce, send and permute let a rank go early.
+What two hosts send to each other tells it only both ways (shared_sends), and is asked where they share too few others.
 NCCL's `SendRecv` kernels are all-to-alls or single sends and do not say which: they count only beside true collectives
 and where their ends tell the same. On the 8 V100 they do, to 1-3 us; the three all-reduces alone scatter too little to
 tell a skew of 3 us, which the ring brings, from a clock.
@@ -16,10 +17,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from tracekit.readers.merge import clock_fit
+from tracekit.readers.merge import clock_fit, shared_sends
 from tracekit.readers.merge.clock_fit import UNCHANGED, Line
 from tracekit.readers.merge.shared_ends import Column, Compared, Host, by_host, compare
-from tracekit.units import ppm, time
+from tracekit.readers.merge.shared_sends import Sends
+from tracekit.units import ppm, quantity, time
 
 _NAMED = 4  # so many hosts are named in a note, others are counted
 
@@ -32,7 +34,8 @@ class Clock:
     `line`: what was added to its times; null where nothing could be compared. `residual_ps`: by how much ends differ
     after that; null for the host that the others were compared with. `collectives`: how many shared collectives said
     so, and how many of them were matched by number; `disagreeing`: how many of all `shared` ones said something else,
-    by up to `disagreement_ps`. `drift_error`: what they leave open of its drift, a ratio, at 99 %.
+    by up to `disagreement_ps`. `drift_error`: what they leave open of its drift, a ratio, at 99 %. `by_sends`: whether
+    they are sends with their receives; then the residual is that of all pairs on the way to that host.
     """
 
     host: str
@@ -45,6 +48,7 @@ class Clock:
     disagreeing: int = 0
     disagreement_ps: int = 0
     drift_error: float = 0.0
+    by_sends: bool = False
 
     @property
     def shift_ps(self) -> int | None:
@@ -100,18 +104,20 @@ class _Link:
             of_used, of_unused = np.concatenate([of_used, of_unused]), of_unused[:0]
             agreeing = of_used <= clock_fit.ENDS_APART_PS
         residual, count = int(of_used[agreeing].max(initial=0)), int(agreeing.sum())
+        by_sends = len(self.comparison.sent) > 0
         disagreeing = np.concatenate([of_used[~agreeing], of_unused[of_unused > residual]])
         return Clock(
             host,
             root,
             line,
-            residual,
+            residual + (of_via.residual_ps or 0 if by_sends else 0),
             count,
             count * self.comparison.by_number,
             len(of_used) + len(of_unused),
             len(disagreeing),
             int(disagreeing.max(initial=0)),
             error if line.drift else 0.0,
+            by_sends,
         )
 
 
@@ -120,6 +126,7 @@ class _Pairs:
     """The hosts with their collectives, and what was found out about pairs of them so far."""
 
     hosts: Mapping[str, Host]
+    sends: Mapping[str, Sends]
     timed: Mapping[str, bool]
     links: dict[tuple[str, str], _Link | None] = field(default_factory=dict)
 
@@ -127,10 +134,20 @@ class _Pairs:
         """What the shared collectives say of `b`'s clock seen from `a`'s; None if they prove nothing."""
         if (a, b) not in self.links:
             timed = self.timed[a] and self.timed[b]
-            comparison = compare(self.hosts[a], self.hosts[b], timed)
+            comparison = self._compared(a, b, timed)
             self.links[a, b] = _Link(a, comparison, timed) if comparison else None
         link = self.links[a, b]
         return link if link and link.line is not None else None
+
+    def _compared(self, a: str, b: str, timed: bool) -> Compared | None:
+        """What the two share: what all ranks meet in, or else what one sends to the other, if that is told more by."""
+        own, other = self.hosts[a], self.hosts[b]
+        meetings = compare(own, other, timed)
+        if meetings and (len(meetings.ahead) >= clock_fit.ENOUGH or (timed and meetings.agrees)):
+            return meetings
+        resolution = max(own.resolution_ps, other.resolution_ps)
+        exchanges = shared_sends.compare(self.sends[a], self.sends[b], resolution, timed)
+        return exchanges if exchanges and (not meetings or exchanges.fit) else meetings
 
     def around(self, root: str, names: Iterable[str]) -> dict[str, _Link | None]:
         """`root` and those of `names` that shared collectives join to it, straight or through others, nearest first."""
@@ -154,7 +171,8 @@ def align(events: pd.DataFrame, hosts: Sequence[str], timed: Sequence[bool]) -> 
     time agree already. Hosts are compared with the first one whose clock is that of the host in the middle, so that the
     majority of clocks stays as it is.
     """
-    pairs = _Pairs(by_host(events, hosts), dict(zip(hosts, timed, strict=True)))
+    sends = shared_sends.by_host(events, hosts)
+    pairs = _Pairs(by_host(events, hosts), sends, dict(zip(hosts, timed, strict=True)))
     clocks: dict[str, Clock] = {}
     for host in hosts:
         if host not in clocks:
@@ -265,6 +283,11 @@ def _refused(groups: Mapping[str, Sequence[Clock]], pairs: _Pairs) -> list[str]:
         return []
     a, b, comparison = next(iter(apart.values()))
     n, more = len(comparison.ahead), f" (as for {len(apart) - 1} other pairs)" if len(apart) > 1 else ""
+    if len(comparison.sent):
+        return [
+            f"{quantity(n, 'send')} between {a} and {b}{more} tell no offset: a recv may end after its send, so that "
+            f"takes {clock_fit.ENOUGH} each way whose ends agree. They were not used."
+        ]
     if n < clock_fit.ENOUGH:
         shared = "1 collective is" if n == 1 else f"{n} collectives are"
         return [
@@ -288,9 +311,10 @@ def listing(names: Iterable[str]) -> str:
 def _count(clocks: Sequence[Clock]) -> str:
     fewest, most = min(clock.collectives for clock in clocks), max(clock.collectives for clock in clocks)
     by_number = ", matched by their sequence numbers" if all(clock.numbered for clock in clocks) else ""
+    what = "sends with their receives" if all(clock.by_sends for clock in clocks) else "shared collectives"
     if most == 1:
-        return f"1 shared collective{by_number}"
-    return f"{most if fewest == most else f'{fewest} to {most}'} shared collectives{by_number}"
+        return f"1 {'send with its recv' if what.startswith('sends') else 'shared collective'}{by_number}"
+    return f"{most if fewest == most else f'{fewest} to {most}'} {what}{by_number}"
 
 
 def _worst(clocks: Sequence[Clock]) -> str:

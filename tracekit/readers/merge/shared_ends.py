@@ -148,6 +148,7 @@ class Compared:
     `by_number`: whether the collectives' own numbers told which are the same; else how many orders were tried (`tries`)
     to find the one in which they fit best. `is_told`: whether the trace says which devices meet in them. `unused`:
     `times` and `ahead`, shape (2, m), of those that are shared too, but whose ends scatter more and were left out.
+    `sent` (n,): of sends with their receives, whether the first host sent; empty of what all ranks meet in.
     """
 
     times: Column
@@ -160,6 +161,7 @@ class Compared:
     is_told: bool = True
     tries: int = 1
     unused: Column = field(default_factory=lambda: np.zeros((2, 0), np.int64))
+    sent: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
     @cached_property
     def offset(self) -> int:
@@ -210,7 +212,20 @@ class Compared:
             is_possible = (self.earliest - slack <= offset) & (offset <= self.latest + slack)
             if (is_possible & fit.agreeing).sum() < _USUAL * fit.agreeing.sum():
                 return None
-        return fit
+        return None if fit and len(self.sent) and not self._sent_both_ways(fit) else fit
+
+    def _sent_both_ways(self, fit: Fit) -> bool:
+        """Whether what was sent one way and the other tells one offset: a recv ends no earlier than its send, but maybe
+        later, so that each way alone bounds the offset on one side, and only together they show it."""
+        rest = self.ahead + fit.line.shifts(self.times)
+        ways = [rest[way & fit.agreeing] for way in (self.sent, ~self.sent)]
+        if any(
+            len(ends) < max(clock_fit.ENOUGH, np.count_nonzero(way) / 2)
+            for ends, way in zip(ways, (self.sent, ~self.sent), strict=True)
+        ):
+            return False
+        later, earlier = map(clock_fit.median, ways)
+        return abs(later - earlier) <= max(clock_fit.ENDS_APART_PS, self.resolution)
 
     @cached_property
     def agrees(self) -> bool:
@@ -263,8 +278,8 @@ def _rows(events: pd.DataFrame) -> tuple[Rows, Column]:
     order = np.lexsort((table["end_ps"].to_numpy(), host))
     table, host = table.iloc[order], host[order]
     ops, names = pd.factorize(table["op"])
-    codes = {name: _coded(table[name]) for name in _LEVELS[0] if name != "op"} | {"op": ops}
-    sequence = _coded(table["sequence"])
+    codes = {name: coded(table[name]) for name in _LEVELS[0] if name != "op"} | {"op": ops}
+    sequence = coded(table["sequence"])
     number, _ = distinct(ops, codes["group"], codes["ranks"], sequence)
     equal = np.array([*(OPERATIONS[op].equal for op in names), False], bool)[ops]
     size = table["bytes"].to_numpy(np.int64, na_value=-1)
@@ -273,7 +288,7 @@ def _rows(events: pd.DataFrame) -> tuple[Rows, Column]:
         table["device"].cat.codes.to_numpy().astype(np.int64),
         table["start_ps"].to_numpy(),
         table["end_ps"].to_numpy(),
-        _coded(table["run_id"]),
+        coded(table["run_id"]),
         np.where(sequence < 0, -1, number),
         np.array([*(op != _UNSURE for op in names), False], bool)[ops],
         np.where(equal, size, -1),
@@ -308,11 +323,11 @@ def compare(a: Host, b: Host, timed: bool) -> Compared | None:
     sure = [comparison for comparison in sure if not comparison.scattered] or sure
     enough = [comparison for comparison in sure if len(comparison.ahead) >= clock_fit.ENOUGH]
     if not enough:
-        return _union(sure)
+        return union(sure)
     steadiest = min(enough, key=lambda comparison: (comparison.spread, -len(comparison.ahead)))
     used = [each for _, each in comparisons if each is steadiest or _agree(steadiest, each)]
     unused = [np.stack([each.times, each.ahead]) for each in sure if not any(each is other for other in used)]
-    return replace(_union(used), unused=np.concatenate([np.zeros((2, 0), np.int64), *unused], axis=1))
+    return replace(union(used), unused=np.concatenate([np.zeros((2, 0), np.int64), *unused], axis=1))
 
 
 def _by_number(a: Host, b: Host, resolution: int) -> Compared | None:
@@ -325,7 +340,7 @@ def _by_number(a: Host, b: Host, resolution: int) -> Compared | None:
     order = same[np.argsort(times[1][same, 1], kind="stable")]
     if not len(order):
         return None
-    return replace(_at(times[0][order], times[1][order], 0, resolution), by_number=True)
+    return replace(at_shift(times[0][order], times[1][order], 0, resolution), by_number=True)
 
 
 def _agree(steadiest: Compared, other: Compared) -> bool:
@@ -336,14 +351,18 @@ def _agree(steadiest: Compared, other: Compared) -> bool:
     return high - low <= near and -near <= low and high <= near
 
 
-def _union(parts: Sequence[Compared]) -> Compared:
+def union(parts: Sequence[Compared]) -> Compared:
+    """Several comparisons of two hosts as one."""
     columns = np.concatenate([[part.times, part.ahead, part.earliest, part.latest] for part in parts], axis=1)
-    times, ahead, earliest, latest = columns[:, np.argsort(columns[0], kind="stable")]
+    order = np.argsort(columns[0], kind="stable")
+    times, ahead, earliest, latest = columns[:, order]
+    sent = np.concatenate([part.sent for part in parts])
     return Compared(
         times,
         ahead,
         earliest,
         latest,
+        sent=sent[order] if len(sent) else sent,
         is_told=all(part.is_told for part in parts),
         apart=min(part.apart for part in parts),
         resolution=parts[0].resolution,
@@ -353,15 +372,22 @@ def _union(parts: Sequence[Compared]) -> Compared:
 
 def _ops(rows: pd.DataFrame) -> NDArray[np.object_]:
     """The operation of each row, shape (n,), where no rank ends before every rank has started; else null."""
+    ops = operations(rows)
+    meets = [op for op in ops.categories if op == _UNSURE or OPERATIONS[op].synchronises]
+    return np.asarray(ops.set_categories(meets), object)
+
+
+def operations(rows: pd.DataFrame) -> pd.Categorical:
+    """The operation of each row of an events frame, shape (n,); null where nothing tells it."""
     category, name = rows["category"].cat, rows["name"].cat
     pair, first = distinct(category.codes.to_numpy(), name.codes.to_numpy())
-    operations = []
-    for category_code, name_code in zip(category.codes.iloc[first], name.codes.iloc[first], strict=True):
-        op = operation(
+    labels = [
+        operation(
             str(name.categories[name_code]), str(category.categories[category_code]) if category_code >= 0 else None
         )
-        operations.append(op if op == _UNSURE or (op and OPERATIONS[op].synchronises) else None)
-    return np.asarray(categorical(operations, pair), object)
+        for category_code, name_code in zip(category.codes.iloc[first], name.codes.iloc[first], strict=True)
+    ]
+    return categorical(labels, pair)
 
 
 def _resolution(times: NDArray[np.int64]) -> int:
@@ -373,7 +399,7 @@ def _resolution(times: NDArray[np.int64]) -> int:
 def _matches(own: Host, other: Host, columns: tuple[str, ...], resolution: int, timed: bool) -> list[_Match]:
     """Every collective that both have, compared, and whether it is surely one over all ranks."""
     a, b = own.level(columns), other.level(columns)
-    shared = [(what, _aligned(a[what], b[what], resolution, timed)) for what in a if what in b]
+    shared = [(what, aligned(a[what], b[what], resolution, timed)) for what in a if what in b]
     group, ranks = columns.index("group"), columns.index("ranks")
     return [
         (what[0] in own.sure, replace(comparison, is_told=what[group] >= 0 or what[ranks] >= 0))
@@ -401,14 +427,14 @@ def _occurrences(rows: Rows, columns: Sequence[str]) -> Mapping[Key, Occurrences
     return dict(zip(keys, np.split(table, np.flatnonzero(np.diff(which[by_occurrence][begins])) + 1), strict=True))
 
 
-def _coded(column: pd.Series) -> Column:
+def coded(column: pd.Series) -> Column:
     """A number for each value of a column, -1 for null."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.codes.to_numpy().astype(np.int64)
     return np.asarray(pd.factorize(column)[0], np.int64)
 
 
-def _aligned(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> Compared | None:
+def aligned(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> Compared | None:
     """`a` and `b` compared occurrence by occurrence; None if nothing tells which is which."""
     in_order = _in_order(a, b, resolution, timed)
     if timed and (not in_order or in_order.scattered or in_order.spread > _ALIKE * resolution):
@@ -420,7 +446,7 @@ def _aligned(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> Co
 
 def _in_order(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> Compared | None:
     """`a` and `b` compared at the shift in k that fits; None if several fit equally well."""
-    even = _at(a, b, 0, resolution)
+    even = at_shift(a, b, 0, resolution)
     if len(a) == len(b) and timed and even.as_they_stand:
         return even
     fewer = min(len(a), len(b))
@@ -428,7 +454,7 @@ def _in_order(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> C
     lags = _lags(a, b, least)
     spreads = _spreads(a, b, lags, resolution)
     tight = [lag for lag, spread in zip(lags, spreads, strict=True) if spread <= _ALIKE * min(spreads)]
-    candidates = [replace(_at(a, b, lag, resolution), tries=len(lags)) for lag in tight]
+    candidates = [replace(at_shift(a, b, lag, resolution), tries=len(lags)) for lag in tight]
     near = sorted(candidates, key=lambda candidate: abs(candidate.offset))
     if timed and (standing := [candidate for candidate in near if candidate.as_they_stand]):
         return standing[0]
@@ -451,7 +477,7 @@ def _by_time(a: Occurrences, b: Occurrences, resolution: int) -> Compared | None
     ordered = (a[:, 2] <= b[:, 0]) & (b[:, 2] <= a[:, 0])
     if ordered.sum() < max(clock_fit.ENOUGH, min(len(to_a), len(to_b)) // 2):
         return None
-    comparison = _at(a[ordered], b[ordered], 0, resolution)
+    comparison = at_shift(a[ordered], b[ordered], 0, resolution)
     return comparison if _RARE * comparison.spread <= comparison.apart else None
 
 
@@ -466,8 +492,8 @@ def _lags(a: Occurrences, b: Occurrences, least: int) -> Sequence[int]:
 
 
 def _spreads(a: Occurrences, b: Occurrences, lags: Sequence[int], resolution: int) -> list[int]:
-    """The `Compared.spread` of `_at` for each of the lags, all of them at once: one by one they took a third of the
-    time in which the clocks of a thousand hosts are compared."""
+    """The `Compared.spread` of `at_shift` for each of the lags, all of them at once: one by one they took a third of
+    the time in which the clocks of a thousand hosts are compared."""
     lag = np.array(lags, np.int64)[:, None]
     first_a, first_b = np.maximum(lag, 0), np.maximum(-lag, 0)
     number = np.minimum(len(a) - first_a, len(b) - first_b)
@@ -484,7 +510,7 @@ def _spreads(a: Occurrences, b: Occurrences, lags: Sequence[int], resolution: in
     return [max(width, resolution) for width in widths.tolist()]
 
 
-def _at(a: Occurrences, b: Occurrences, lag: int, resolution: int) -> Compared:
+def at_shift(a: Occurrences, b: Occurrences, lag: int, resolution: int) -> Compared:
     """`b`'s occurrence k compared with `a`'s occurrence k + lag.
 
     What has no length on either side does not tell when the ranks met: it counts only where nothing else is shared.
