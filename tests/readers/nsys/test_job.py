@@ -71,6 +71,30 @@ def test_a_collective_has_as_many_ranks_as_its_communicator_was_made_of(read):
     assert trace.hosts["world_size"].tolist() == [16]
 
 
+@pytest.mark.parametrize(
+    ("made", "groups"),
+    [
+        ([(1, 0xA, 0), (2, 0xB, 0)], ["0xa", "0xb"]),
+        ([(1, 0xA, 0), (2, 0xB, 0), (2, 0xC, 1)], ["0xa", None]),
+        ([(1, 0xA, 60), (2, 0xB, 0)], [None, "0xb"]),  # it ran collectives of another one before
+        ([(1, 0xA, 0), (1, 0xA, 90)], ["0xa", None]),  # made, and ended
+    ],
+)
+def test_what_a_process_of_one_communicator_runs_is_of_that(read, made, groups):
+    tables = communicator_schema(Tables())
+    for process, communicator, at in made:
+        payload = communicator_payload(communicator, 2, 0)
+        tables.range("ncclCommInitRank", at, at + 1, process=process, domainId=1, binaryData=payload)
+    for process in (1, 2):
+        tables.kernel(ALL_REDUCE, 50, 55, process=process, deviceId=process)
+        tables.kernel("gemm", 60, 65, process=process, deviceId=process)
+    trace = read(tables)
+    of_collectives = trace.events[trace.events["kind"] == "collective"].sort_values("device")
+    assert of_collectives["group"].astype(object).where(lambda each: each.notna(), None).tolist() == groups
+    assert of_collectives["group_size"].fillna(0).tolist() == [2 if group else 0 for group in groups]
+    assert trace.events.loc[trace.events["kind"] == "compute", "group"].isna().all()
+
+
 def test_a_payload_that_is_cut_tells_nothing(read):
     tables = communicator_schema(Tables()).kernel("k", 0, 1)
     tables.range("ncclCommInitRank", 0, 1, domainId=1, binaryData=communicator_payload(1, 4, 0)[:41])

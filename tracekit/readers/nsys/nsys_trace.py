@@ -6,7 +6,7 @@ that started a row, and those that should have and have none.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +48,7 @@ from tracekit.trace import (
     Trace,
 )
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.phase_names import span_columns
 
@@ -127,6 +128,7 @@ def _read(path: Path, is_damaged: bool) -> Trace:
         zero = _earliest(work, launching, ranges, waiting, allocations)
         events, ops, event_notes = _events(export, host, work, calls, ranges, zero, device)
         communicators = job.communicators(export)
+        group = _groups(events, work, communicators)
         syncs = _syncs(waits, _launches(export, host, waiting, zero), events, zero)
         loops = _query_loops(export, host, (work, all_calls), events, zero)
         spans, launches = _spans(export, host, ranges, zero), _launches(export, host, launching, zero)
@@ -135,7 +137,7 @@ def _read(path: Path, is_damaged: bool) -> Trace:
         warnings, outdated = machine.warnings(export), machine.outdated(export)
         lost = [*dict.fromkeys(export.lost)]  # of all that was read
         return Trace(
-            events=events.assign(group_size=_group_sizes(events["group"], communicators)),
+            events=events.assign(group=group, group_size=_group_sizes(group, job.sizes(communicators))),
             spans=spans,
             launches=launches,
             syncs=concat(SYNC_COLUMNS, [syncs, loops]) if len(loops) else syncs,
@@ -323,10 +325,25 @@ def _events(
     return frame(EVENT_COLUMNS, data), ops, size_notes
 
 
-def _group_sizes(group: pd.Series, communicators: Mapping[int, int]) -> pd.arrays.IntegerArray:
-    """How many ranks the communicator of each row has, null where none is told."""
-    sizes = np.array([communicators.get(int(label, 16), MISSING) for label in group.cat.categories] + [MISSING])
-    return _nullable(sizes.astype(np.int64)[group.cat.codes.to_numpy()])
+def _groups(events: pd.DataFrame, work: Work, communicators: Sequence[job.Communicator]) -> pd.Categorical:
+    """The communicator of each row: that of the call that launched it, else that of a process which is in one alone, if
+    it was made before the first collective of the process."""
+    group = events["group"].cat
+    codes = group.codes.to_numpy().astype(np.int64)
+    labels: list[str | None] = [str(label) for label in group.categories]
+    rest = (events["kind"] == Kind.COLLECTIVE.value).to_numpy() & (codes < 0)
+    for process, only in job.only_communicators(communicators).items():
+        mine = rest & (work.process == process)
+        if mine.any() and work.start_ns[mine].min() >= only.start_ns:
+            codes[mine] = len(labels)
+            labels.append(f"{only.identity:#x}")
+    return categorical([*labels, None], codes)
+
+
+def _group_sizes(group: pd.Categorical, sizes: Mapping[int, int]) -> pd.arrays.IntegerArray:
+    """How many ranks the communicator of each row has, null where none is told; `sizes` are those of communicators."""
+    of_label = np.array([sizes.get(int(str(label), 16), MISSING) for label in group.categories] + [MISSING])
+    return _nullable(of_label.astype(np.int64)[group.codes])
 
 
 def _launch_of(work: Work, calls: Calls) -> NDArray[np.int64]:
