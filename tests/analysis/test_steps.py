@@ -31,6 +31,25 @@ def regular(length=10, **slow):
     return work(*row_tuples), annotations(*marks)
 
 
+def test_programs_beside_each_other_are_measured_each_on_its_own_devices():
+    parts, marks = [], []
+    for process, device, count, length in (("1", "gpu:0", 30, 10), ("2", "gpu:1", 8, 40)):
+        begins = [length * k for k in range(count)]
+        items = [(device, "compute", at, at + length, at) for at in begins]
+        parts.append(work(*items, process=process, first_id=1000 * int(process)))
+        marks.append(annotations(*(("train", k, at, at + length) for k, at in enumerate(begins)), process=process))
+    result = measure(tuple(join(list(frames)) for frames in zip(*parts, strict=True)), join(marks))
+    assert result.summary[["name", "steps", "counted", "median_ps"]].values.tolist() == [
+        ["train (process 1)", 30, 30, 10],
+        ["train (process 2)", 8, 8, 40],
+    ]
+    assert result.table["did_nothing"].tolist() == [0] * 38
+    assert result.typical[["name", "device", "compute_ps"]].values.tolist() == [
+        ["train (process 1)", "gpu:0", 300],
+        ["train (process 2)", "gpu:1", 320],
+    ]
+
+
 def blame(result):
     row = result.table.iloc[3]
     return row["slow_device"], row["slow_part"], row["slow_ps"]

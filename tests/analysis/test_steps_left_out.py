@@ -7,6 +7,7 @@ import pytest
 from tests.stepped import work
 from tracekit.analysis.steps import left_out, outliers
 from tracekit.timeline.rows import rows
+from tracekit.timeline.step_boundaries import StepBoundaries
 
 
 def leave_out(walls, compiles=(), hosts=1, number=None, names=None, unanswered=None):
@@ -22,7 +23,8 @@ def leave_out(walls, compiles=(), hosts=1, number=None, names=None, unanswered=N
         }
     )
     counts = np.array([number or [4] * size])
-    return left_out(rows(work(("gpu:0", "compute", 0, 1))[0]), table, counts, unanswered)
+    steps = StepBoundaries(table, np.zeros(1, np.int64))
+    return left_out(rows(work(("gpu:0", "compute", 0, 1))[0]), steps, counts, unanswered)
 
 
 def test_steps_alike_all_count():

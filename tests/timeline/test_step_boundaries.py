@@ -671,3 +671,73 @@ def test_an_empty_annotation_of_one_rank_drops_no_step():
         ]
     )
     assert table(boundaries(work_of_steps, marks), "step", "start_ps", "end_ps") == [(0, 0, 100), (1, 100, 200)]
+
+
+def program(process, device, count, length, start=0, first=0, **more):
+    """A process that marks `count` steps, each as long as its work on a device, which it waits for."""
+    begins = [start + length * k for k in range(count)]
+    items = [(device, "compute", at + 1, at + length, at) for at in begins]
+    marks = [("step", first + k, at, at + length) for k, at in enumerate(begins)]
+    id_of = {"first_id": 1000 * int(process)}
+    return work(*items, process=process, **id_of, **more), annotations(*marks, process=process)
+
+
+def together(*of_programs):
+    """Several of them in one trace, on one clock."""
+    return both(*(work_of for work_of, _ in of_programs)), join([marks for _, marks in of_programs])
+
+
+class TestProgramsBesideEachOther:
+    def test_programs_that_share_nothing_have_windows_of_their_own(self):
+        steps = boundaries(*together(program("1", "gpu:0", 12, 10), program("2", "gpu:1", 6, 25)))
+        walls = steps.table.groupby("name")["wall_ps"].agg(["size", "min", "max"])
+        assert walls.to_dict("index") == {
+            "step (process 1)": {"size": 12, "min": 10, "max": 10},
+            "step (process 2)": {"size": 6, "min": 25, "max": 25},
+        }
+        assert [sorted(each.devices) for each in steps.programs] == [["gpu:0"], ["gpu:1"]]
+        assert steps.table["rows"].tolist() == [1] * 18
+
+    @pytest.mark.parametrize("cut", [0, 1, 2, 5])
+    def test_ranks_of_which_the_profile_cut_steps_are_of_one_job_while_their_steps_are_at_one_time(self, cut):
+        of_programs = program("1", "gpu:0", 12, 10), program("2", "gpu:1", 12 - cut, 10, 1)
+        assert table(boundaries(*together(*of_programs)), "name") == [("step",)] * 12
+
+    def test_ranks_that_run_apart_are_of_one_job_where_they_mark_as_many_steps(self):
+        steps = boundaries(*together(program("1", "gpu:0", 12, 10), program("2", "gpu:1", 11, 25)))
+        assert len(steps.table) == 12
+
+    def test_processes_that_share_a_device_are_of_one_program(self):
+        assert len(boundaries(*together(program("1", "gpu:0", 12, 10), program("2", "gpu:0", 6, 25))).table) == 12
+
+    def test_processes_that_meet_in_collectives_of_known_members_are_of_one_job(self):
+        def reduces(device, process, first_id):
+            return work((device, "collective", 200, 210, 190), process=process, first_id=first_id, group_size=[2])
+
+        one, two = program("1", "gpu:0", 12, 10), program("2", "gpu:1", 6, 25)
+        frames, marks = together(one, two)
+        frames = both(frames, reduces("gpu:0", "1", 7000), reduces("gpu:1", "2", 8000))
+        assert len(boundaries(frames, marks).table) == 12
+
+    def test_a_process_that_goes_on_where_another_ended_is_of_one_run(self):
+        steps = boundaries(*together(program("1", "gpu:0", 12, 10), program("2", "gpu:1", 6, 25, start=120, first=12)))
+        assert table(steps, "name") == [("step",)] * 18
+        assert steps.programs == ()
+
+    def test_a_process_without_a_device_marks_the_steps_of_one_that_has_some(self):
+        frames, marks = together(program("1", "gpu:0", 12, 10), program("2", "gpu:1", 6, 25))
+        marks = join([marks, annotations(*(("step", k, 3 * k, 3 * k + 3) for k in range(3)), process="3")])
+        steps = boundaries(frames, marks)
+        assert steps.table["name"].value_counts().to_dict() == {
+            "step (process 1 and 1 other)": 12,
+            "step (process 2)": 6,
+        }
+
+    def test_a_part_of_a_trace_has_the_steps_of_each_program_that_lie_in_it(self):
+        steps = boundaries(*together(program("1", "gpu:0", 12, 10), program("2", "gpu:1", 6, 25)))
+        inside = steps_inside(steps, steps.step_of, {"": np.array([[0, 50]])})
+        assert {name: len(its) for name, its in inside.table.groupby("name")} == {
+            "step (process 1)": 5,
+            "step (process 2)": 2,
+        }
+        assert [inside.table["name"].iloc[each.steps].nunique() for each in inside.programs] == [1, 1]

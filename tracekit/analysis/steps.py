@@ -150,7 +150,7 @@ def steps(timeline: Timeline) -> Steps:
     for members in series(table):
         members = members[is_counted[members]]
         outlier[members] = outliers(table["wall_ps"].to_numpy()[members])
-    measured = _by_device(rows, table, number, _last_ends(rows, boundaries), timeline.unions)
+    measured = _by_device(rows, boundaries, number, _last_ends(rows, boundaries), timeline.unions)
     slow = _slow(table, measured, is_counted, outlier)
     idle_devices = measured.groupby("place")["did_nothing"].sum().reindex(range(len(table)), fill_value=0)
     further_columns: dict[str, Any] = {
@@ -175,7 +175,7 @@ def reasons_of(timeline: Timeline) -> tuple[list[str | None], dict[tuple[str, st
 
     def reasons() -> tuple[list[str | None], dict[tuple[str, str], str]]:
         number = _row_counts(timeline.rows, timeline.steps)
-        return left_out(timeline.rows, timeline.steps.table, number, _unanswered(timeline))
+        return left_out(timeline.rows, timeline.steps, number, _unanswered(timeline))
 
     return timeline.once("steps left out", reasons)
 
@@ -207,9 +207,9 @@ def _last_ends(rows: Rows, boundaries: StepBoundaries) -> NDArray[np.int64]:
 
 
 def left_out(
-    rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], unanswered: NDArray[np.bool_] | None = None
+    rows: Rows, boundaries: StepBoundaries, number: NDArray[np.int64], unanswered: NDArray[np.bool_] | None = None
 ) -> tuple[list[str | None], dict[tuple[str, str], str]]:
-    """Why each step of `table` counts in no figure, None where it does; and what is to be said of a clock and name.
+    """Why each of the steps counts in no figure, None where it does; and what is to be said of a clock and name.
 
     "cut": at the profile's edge, and lacking rows of a device (or marks of a host) that the others have; the first
     annotated steps lack none, as an annotation begun before the profile is not in it. "compiles": a compiler ran in it,
@@ -218,8 +218,9 @@ def left_out(
     steps of a name would be left out, none is. `number` (devices, steps) counts the rows; `unanswered` (steps,) tells
     in which steps launches have no row, which decides where there are only two.
     """
+    table = boundaries.table
     reasons: list[str | None] = [None] * len(table)
-    for place in _cut_steps(rows, table, number, unanswered):
+    for place in _cut_steps(rows, boundaries, number, unanswered):
         reasons[place] = "cut"
     notes: dict[tuple[str, str], str] = {}
     compiles, wall = table["compile_ps"].to_numpy() > 0, table["wall_ps"].to_numpy()
@@ -249,19 +250,18 @@ def left_out(
 
 
 def _cut_steps(
-    rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], unanswered: NDArray[np.bool_] | None
+    rows: Rows, boundaries: StepBoundaries, number: NDArray[np.int64], unanswered: NDArray[np.bool_] | None
 ) -> list[int]:
-    """The steps at the edges of each clock's steps that lack rows of a device, or marks of a host.
+    """The steps at the edges of each run of steps that lack rows of a device, or marks of a host.
 
     From each edge inwards, as the profile's end cuts several steps of a host that runs ahead.
     """
-    number = number[np.array(rows.placed, bool)]
+    table, number = boundaries.table, number[np.array(rows.placed, bool)]
     hosts = table["hosts"].to_numpy(np.int64, na_value=0)
     annotated = table["hosts"].notna().to_numpy(bool)
     inner_of = {int(place): members for members in series(table) for place in members}
     cut_steps: list[int] = []
-    for _, clock_steps in table.groupby("clock", sort=False):
-        places = clock_steps.index.to_numpy(np.int64)
+    for _, places, _ in boundaries.runs(rows):
         unmarked = hosts < int(hosts[places].max())
         runs: list[list[int]] = []
         for inwards, is_end in ((places, False), (places[::-1], True)):
@@ -309,7 +309,8 @@ def _unanswered(timeline: Timeline) -> NDArray[np.bool_]:
     """Of which steps more than a tenth of the launches that the host made in its time of them have no row, (s,)."""
     boundaries, calls = timeline.steps.table, timeline.trace.launches
     answer = np.zeros(len(boundaries), bool)
-    if boundaries["host_end_ps"].isna().any() or not len(calls):
+    # Of programs beside each other no call tells which of the overlapping steps it is of.
+    if timeline.steps.programs or boundaries["host_end_ps"].isna().any() or not len(calls):
         return answer
     names = calls["name"].cat
     is_launch = np.array([*map(launches, names.categories), False], bool)[names.codes.to_numpy()]
@@ -348,19 +349,17 @@ def outliers(wall: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.bool_]
 
 
 def _by_device(
-    rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], last_end: NDArray[np.int64], unions: Unions
+    rows: Rows, boundaries: StepBoundaries, number: NDArray[np.int64], last_end: NDArray[np.int64], unions: Unions
 ) -> pd.DataFrame:
-    """One row per step and device of its clock (DEVICE_COLUMNS)."""
-    windows_of = {
-        clock: (steps.index.to_numpy(np.int64), steps[["start_ps", "end_ps"]].to_numpy(np.int64))
-        for clock, steps in table.groupby("clock", sort=False)
-    }
+    """One row per step and device of its clock, or its program (DEVICE_COLUMNS)."""
+    times = boundaries.table[["start_ps", "end_ps"]].to_numpy(np.int64)
+    windows_of = {device: (steps, times[steps]) for _, steps, devices in boundaries.runs(rows) for device in devices}
     names: list[str] = []
     parts: list[dict[str, NDArray[Any]]] = []
     for code, device in enumerate(rows.devices):
-        if not rows.placed[code] or rows.clocks[code] not in windows_of:
+        if not rows.placed[code] or code not in windows_of:
             continue
-        places, windows = windows_of[rows.clocks[code]]
+        places, windows = windows_of[code]
         names += [device] * len(places)
         spent = time_spent(unions.devices[device], windows)
         parts.append({"place": places, "wall_ps": windows[:, 1] - windows[:, 0], **spent, "code": places * 0 + code})

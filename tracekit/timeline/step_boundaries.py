@@ -1,7 +1,7 @@
 """The windows of a run's steps, and the step that each row of a device belongs to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.columns import distinct, frame
+from tracekit.timeline.programs import Evidence, Process
 from tracekit.timeline.rows import CODE, Rows, clock_of_hosts
 from tracekit.timeline.step_marks import (
     AFTER,
@@ -17,6 +18,7 @@ from tracekit.timeline.step_marks import (
     UNKNOWN,
     Marker,
     Marks,
+    Run,
     StepTimes,
     group_rows,
     marks,
@@ -73,7 +75,8 @@ class StepBoundaries:
     `rows_by_time` those of them that only their start puts there. `hosts` counts the processes that marked the step,
     `compile_ps` is how long of its host's time a compiler ran. `step_of` (n,) is the step of each row, a row number of
     `table`, or -1. `nested` annotations inside other steps were not counted. `ends` has by thread (host, process, name)
-    the steps that it marked, and when it ended each, (m,) both. `lacking` says why there are no steps.
+    the steps that it marked, and when it ended each, (m,) both. `lacking` says why there are no steps. `programs`: where
+    one clock has several, each of which has windows of its own; none else.
     """
 
     table: pd.DataFrame
@@ -81,10 +84,36 @@ class StepBoundaries:
     nested: int = 0
     lacking: str = ""
     ends: Mapping[Marker, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+    programs: tuple["StepsOfProgram", ...] = ()
+
+    def runs(self, rows: Rows) -> list[Run]:
+        """The steps that follow each other and do not overlap, and the devices that work in them: those of a clock, or
+        of each program on it."""
+        apart = {int(step) for program in self.programs for step in program.steps}
+        found = [
+            Run(str(clock), steps.index.to_numpy(np.int64), rows.on_clock(str(clock)))
+            for clock, steps in self.table.groupby("clock", sort=False)
+            if int(steps.index[0]) not in apart
+        ]
+        for program in self.programs:
+            devices = [number for number, name in enumerate(rows.devices) if name in program.devices]
+            if len(program.steps):
+                found.append(Run(str(self.table["clock"].iloc[program.steps[0]]), program.steps, devices))
+        return found
 
 
-def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launches: pd.DataFrame) -> StepBoundaries:
-    """The windows of the steps; `launch` (n,) is the place in `launches` of the call that started each row, or -1.
+@dataclass(frozen=True)
+class StepsOfProgram:
+    """The steps, row numbers of the table, of one of several programs of a clock, which `processes` mark and in which
+    `devices` work."""
+
+    steps: NDArray[np.int64]
+    processes: frozenset[Process]
+    devices: frozenset[str]
+
+
+def boundaries(spans: pd.DataFrame, evidence: Evidence) -> StepBoundaries:
+    """The windows of the steps that `spans` mark, or the rows.
 
     A step ends when the host has ended it and its compute, its collectives and its programs' executions are done on all
     devices of its clock, whichever is later, and never before the step ahead of it; there the next one begins. The
@@ -98,8 +127,9 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     the step during which it starts. Where that is all there is, and the devices were not done with a step when the host
     had ended it, annotations tell no steps.
     """
+    rows, launch, launches = evidence.rows, evidence.launch, evidence.launches
     of_compiler = _launched_by_compiler(spans, launch, launches)
-    step_marks = marks(rows, spans, of_compiler)
+    step_marks = marks(rows, spans, of_compiler, evidence)
     if isinstance(step_marks, str):
         return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, step_marks)
     linked = step_marks.linked
@@ -117,17 +147,22 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     reach = _extents(rows, linked, len(step_marks.step))
     start, end = np.zeros(len(step_marks.step), np.int64), np.zeros(len(step_marks.step), np.int64)
     step_of = np.maximum(linked, -1)
-    for clock, steps in step_marks.by_clock.items():
-        start[steps], end[steps] = _windows(rows, step_marks, clock, steps, linked, reach)
-        for device in rows.on_clock(clock):
+    for run in step_marks.runs(rows):
+        steps = run.steps
+        start[steps], end[steps] = _windows(rows, step_marks, run, linked, reach)
+        for device in run.devices:
             device_rows = rows.of(device)
             unlinked = device_rows.start + np.flatnonzero(linked[device_rows] == UNKNOWN)
             place = np.searchsorted(end[steps], rows.start[unlinked], side="right")
             in_a_step = (place < len(steps)) & (rows.start[unlinked] >= start[steps[0]])
             step_of[unlinked] = np.where(in_a_step, steps[np.minimum(place, len(steps) - 1)], -1)
+    of_programs = [
+        StepsOfProgram(np.flatnonzero(step_marks.program == number), each.processes, each.devices)
+        for number, each in enumerate(step_marks.programs)
+    ]
     table = _table(rows, spans, step_marks, start, end, step_of, by_time)
     ends = {name: (of[0], of[1][:, 1]) for name, of in step_marks.of.items() if len(name) == len(THREAD)}
-    return StepBoundaries(table, step_of, step_marks.nested, ends=ends)
+    return StepBoundaries(table, step_of, step_marks.nested, ends=ends, programs=tuple(of_programs))
 
 
 def _too_many(rows: Rows, step_marks: Marks) -> str:
@@ -158,7 +193,8 @@ def steps_inside(
     lacking = steps.lacking or ("" if inside.any() else _NONE_INSIDE)
     kept = {name: number[of] >= 0 for name, (of, _) in steps.ends.items()}
     ends = {name: (number[of[kept[name]]], end_ps[kept[name]]) for name, (of, end_ps) in steps.ends.items()}
-    return StepBoundaries(table[inside].reset_index(drop=True), number[step_of], steps.nested, lacking, ends)
+    programs = tuple(replace(each, steps=number[each.steps[inside[each.steps]]]) for each in steps.programs)
+    return StepBoundaries(table[inside].reset_index(drop=True), number[step_of], steps.nested, lacking, ends, programs)
 
 
 def _step_at(host: iv.Intervals, points: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -282,8 +318,8 @@ def _by_order(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> NDArr
 def _by_start(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> NDArray[np.int64]:
     """`linked`, and on clocks where nothing proves the step of any row, that in whose host time each row starts."""
     linked = linked.copy()
-    for clock, steps in step_marks.by_clock.items():
-        device_slices = [rows.of(device) for device in rows.on_clock(clock)]
+    for _, steps, devices in step_marks.runs(rows):
+        device_slices = [rows.of(device) for device in devices]
         if step_marks.host is None or any((linked[device_rows] >= 0).any() for device_rows in device_slices):
             continue
         for device_rows in device_slices:
@@ -307,17 +343,17 @@ def _ran_ahead(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> bool
     length = np.where(holds_open, rows.end - rows.start, 0)
     has_work = np.zeros(len(step_marks.step), bool)
     has_work[linked[holds_open & (linked >= 0)]] = True
-    for clock, steps in step_marks.by_clock.items():
+    for _, steps, devices in step_marks.runs(rows):
         ends = np.maximum.accumulate(step_marks.host[steps, 1])
         is_told = has_work[steps]
         is_cut_short = is_told[0] and not is_told[int(np.argmin(is_told)) :].any()
         if len(steps) == 1 or 2 * is_told.sum() >= len(steps) or is_cut_short:
             continue
-        of_clock = [rows.of(device) for device in rows.on_clock(clock)]
+        of_clock = [rows.of(device) for device in devices]
         unknown_ps = sum(iv.sum_exactly(length[own][linked[own] == UNKNOWN]) for own in of_clock)
         if 2 * unknown_ps <= sum(iv.sum_exactly(length[own]) for own in of_clock):
             continue
-        for device in rows.on_clock(clock):
+        for device in devices:
             own = rows.of(device)
             mine = own.start + np.flatnonzero(holds_open[own])
             start, end = rows.start[mine], rows.end[mine]
@@ -379,9 +415,10 @@ def outlasting(rows: Rows, steps: StepBoundaries) -> NDArray[np.bool_]:
 
 
 def _windows(
-    rows: Rows, step_marks: Marks, clock: str, steps: NDArray[np.int64], linked: NDArray[np.int64], reach: _Reach
+    rows: Rows, step_marks: Marks, run: Run, linked: NDArray[np.int64], reach: _Reach
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The start and end of the steps of one clock."""
+    """The start and end of the steps of a run."""
+    steps = run.steps
     device_end = np.where(reach.open_until[steps] == _NEVER, reach.last_end[steps], reach.open_until[steps])
     if step_marks.host is None:
         end = np.maximum.accumulate(device_end)
@@ -389,7 +426,7 @@ def _windows(
         return np.append(min(begin, int(end[0])), end[:-1]), end
     end = np.maximum.accumulate(np.maximum(device_end, step_marks.host[steps, 1]))
     begin, holds_open = int(step_marks.host[steps, 0].min()), _holds_open(rows)
-    for device in rows.on_clock(clock):
+    for device in run.devices:
         device_rows = rows.of(device)
         earlier = device_rows.start + np.flatnonzero(linked[device_rows] == BEFORE)
         begin = max(begin, int(rows.end[earlier][holds_open[earlier]].max(initial=_NEVER)))
@@ -440,7 +477,7 @@ def _compile_times(
     of the first from the call of its program on."""
     compile_ps = np.zeros(len(start), np.int64)
     compiler = compiler_times(rows, spans)
-    for clock, steps in step_marks.by_clock.items():
+    for clock, steps, _ in step_marks.runs(rows):
         if clock not in compiler:
             continue
         times = np.column_stack([start[steps], end[steps]])

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.columns import places_of
 from tracekit.intervals import Intervals
+from tracekit.timeline.programs import Evidence, Program, programs
 from tracekit.timeline.rows import Rows, clock_of_hosts
 from tracekit.vocabulary.step_names import series
 
@@ -45,7 +47,8 @@ class Marks:
     `host` (m, 2) is the time from the first thread's begin of each to the last one's end, in ps, and `hosts` (m,) how
     many processes marked it, where annotations told them; `of` gives the steps that a host, a process and a thread
     marked, with their own times (see times_of). `linked` (n,) names the step of each row that the same evidence proves,
-    else UNKNOWN. `nested` counts the annotations inside others.
+    else UNKNOWN. `nested` counts the annotations inside others. `programs` are those of clocks that have several, and
+    `program` (m,) the place there of each step, -1 on other clocks; None without any.
     """
 
     marked_by: str
@@ -57,6 +60,8 @@ class Marks:
     hosts: NDArray[np.int64] | None = None
     of: Mapping[Marker, StepTimes] = field(default_factory=dict)
     nested: int = 0
+    programs: tuple[Program, ...] = ()
+    program: NDArray[np.int64] | None = None
 
     def times_of(self, marker: Marker) -> StepTimes:
         """The steps of one of the markers `of`, in order, with its times of them.
@@ -78,22 +83,45 @@ class Marks:
         clock = np.array(self.clock, object)
         return {name: np.flatnonzero(clock == name) for name in dict.fromkeys(self.clock)}
 
+    def runs(self, rows: Rows) -> list["Run"]:
+        """The steps that follow each other: those of a clock, or of each program on it."""
+        found = []
+        for clock, steps in self.by_clock.items():
+            of_clock = rows.on_clock(clock)
+            if self.program is None or self.program[steps[0]] < 0:
+                found.append(Run(clock, steps, of_clock))
+                continue
+            for number in np.unique(self.program[steps]).tolist():
+                its = self.programs[number].devices
+                own = [device for device in of_clock if rows.devices[device] in its]
+                found.append(Run(clock, steps[self.program[steps] == number], own))
+        return found
 
-def marks(rows: Rows, spans: pd.DataFrame, of_compiler: NDArray[np.bool_]) -> Marks | str:
+
+class Run(NamedTuple):
+    """Steps of one clock that follow each other, and the devices, places among those of the rows, that work in them."""
+
+    clock: str
+    steps: NDArray[np.int64]
+    devices: list[int]
+
+
+def marks(rows: Rows, spans: pd.DataFrame, of_compiler: NDArray[np.bool_], evidence: Evidence) -> Marks | str:
     """The steps by the most trustworthy evidence that the trace has, or a sentence why it has none."""
     if not any(rows.placed):
         return "The trace holds no work of a device, so it has no steps to measure."
-    return annotations(rows, spans) or step_groups(rows) or program_executions(rows, of_compiler)
+    return annotations(rows, spans, evidence) or step_groups(rows) or program_executions(rows, of_compiler)
 
 
-def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
+def annotations(rows: Rows, spans: pd.DataFrame, evidence: Evidence) -> Marks | None:
     """The steps that host spans with a step number mark; None if no host on a clock with device rows has any.
 
     Several threads may mark the same steps: ranks that are threads or processes of one host, each at times of its own,
     and PyTorch, which marks a step on several threads. So the k-th span of one name and number on a thread is the k-th
     on all threads and hosts of a clock. Of spans inside each other only the outermost is a step, unless its name occurs
     once on its thread and it holds two or more: then it is a wrapper of the run. Spans of one name on two threads are
-    beside each other, wherever they begin and end.
+    beside each other, wherever they begin and end. Programs that have nothing to do with each other (`programs`) mark
+    steps of their own, which are called after them.
     """
     spans_of_steps = spans.loc[spans["step"].notna().to_numpy(bool), [*THREAD, "name", "step", "start_ps", "end_ps"]]
     spans_of_steps = spans_of_steps.astype({**dict.fromkeys(THREAD, object), "name": "str", "step": "int64"})
@@ -107,7 +135,8 @@ def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
         return None
     spans_of_steps["name"] = [series(name) for name in spans_of_steps["name"]]
     spans_of_steps = _occurrences(spans_of_steps)
-    mark = spans_of_steps.groupby(["clock", *_STEP, "occurrence"], sort=False).ngroup().to_numpy()
+    spans_of_steps, found = _by_program(spans_of_steps, evidence)
+    mark = spans_of_steps.groupby(["clock", "program", *_STEP, "occurrence"], sort=False).ngroup().to_numpy()
     inner = np.zeros(int(mark.max()) + 1, bool)
     inner[mark[_inner(spans_of_steps)]] = True
     spans_of_steps, mark = _cut_to_next(spans_of_steps[~inner[mark]]), mark[~inner[mark]]
@@ -129,7 +158,25 @@ def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
         hosts=np.bincount(step_of_process, minlength=len(order)),
         of=_by_marker(spans_of_steps, place),
         nested=int(inner.sum()),
+        programs=found,
+        program=head["program"].to_numpy(np.int64) if found else None,
     )
+
+
+def _by_program(spans: pd.DataFrame, evidence: Evidence) -> tuple[pd.DataFrame, tuple[Program, ...]]:
+    """The spans with the `program` of each, a place among those that are returned too, -1 on clocks of one alone; the
+    names of the others are those of their programs as well."""
+    found: list[Program] = []
+    program, names = np.full(len(spans), -1), spans["name"].to_numpy(object).copy()
+    keys = list(zip(spans["host"], spans["process"], strict=True))
+    for of_clock in spans.groupby("clock", sort=False).indices.values():
+        its = programs(spans.iloc[of_clock], evidence)
+        of_process = {process: number for number, each in enumerate(its, len(found)) for process in each.processes}
+        found += its
+        for place in np.asarray(of_clock).tolist() if its else ():
+            program[place] = of_process[keys[place]]
+            names[place] = f"{names[place]} ({found[program[place]].label})"
+    return spans.assign(program=program, name=names), tuple(found)
 
 
 def _cut_to_next(spans: pd.DataFrame) -> pd.DataFrame:
@@ -204,10 +251,12 @@ def _overlaps(spans: pd.DataFrame, key: list[str]) -> pd.DataFrame:
 
 
 def _inner(spans: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which spans are no step: those inside another of their thread, or of another name of their host; and a single one
-    that wraps several such."""
+    """Which spans are no step: those inside another of their thread, or of another name of their host, in one program;
+    and a single one that wraps several such."""
     start, end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
-    host, thread = (np.asarray(spans.groupby(key, sort=False).ngroup(), np.int64) for key in (["host"], THREAD))
+    host, thread = (
+        np.asarray(spans.groupby(key, sort=False).ngroup(), np.int64) for key in (["host", "program"], THREAD)
+    )
     name = np.asarray(pd.factorize(spans["name"])[0], np.int64)
     often = spans.groupby([*THREAD, "name"], sort=False)["name"].transform("size").to_numpy()
     inner = np.zeros(len(spans), bool)

@@ -22,6 +22,7 @@ from tracekit.readers.losses import Lost
 from tracekit.timeline.instances import CollectiveInstances, Unseen, match, matched_inside, unseen
 from tracekit.timeline.lost_launches import lost_launches
 from tracekit.timeline.named_steps import step_spans
+from tracekit.timeline.programs import Evidence
 from tracekit.timeline.rows import Rows, clock_of_hosts, launch_of, rows
 from tracekit.timeline.step_boundaries import StepBoundaries, boundaries, steps_inside
 from tracekit.timeline.syncs import Syncs, syncs
@@ -229,12 +230,17 @@ class Timeline:
             return steps_inside(self._origin.timeline.steps, step_of, self.unions.windows)
         spans = self.spans
         if self.windows is None:
-            return boundaries(self.rows, spans, self.launch, self.trace.launches)
+            return boundaries(spans, self._evidence)
         spans = spans_inside(spans, _by_clock(self.windows), clock_of_hosts(self.whole.rows))
-        steps = boundaries(self.rows, spans, self.launch, self.trace.launches)
+        steps = boundaries(spans, self._evidence)
         if steps.lacking or steps.table["host_start_ps"].isna().any():
             return StepBoundaries(steps.table[:0], np.full(len(self.rows), -1), lacking=_NOT_ANNOTATED)
         return steps
+
+    @property
+    def _evidence(self) -> Evidence:
+        """What tells the steps, and the ranks of a job, beside its spans."""
+        return Evidence(self.rows, self.launch, self.trace.launches, lambda: self.collectives, self.world_size)
 
     @part
     def clock_of_host(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests import traces
+from tests import stepped, traces
 from tests.graph_traces import trace
 from tests.idle_frames import call, row
 from tests.known_path import US, known_trace, path, step_table
@@ -23,6 +23,29 @@ from tracekit.columns import concat
 from tracekit.timeline.instances import CollectiveInstances, Unseen
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import LAUNCH_COLUMNS, Trace
+
+
+def test_of_programs_beside_each_other_the_paths_are_those_of_the_one_whose_steps_take_longest():
+    def program(process, device, count, length):
+        begins = [length * k * US for k in range(count)]
+        items = [(device, "compute", at + US, at + (length - 2) * US, at) for at in begins]
+        marks = [("step", k, at, at + (length - 1) * US) for k, at in enumerate(begins)]
+        first_id = 1000 * int(process)
+        return stepped.work(*items, process=process, first_id=first_id), stepped.annotations(*marks, process=process)
+
+    (long, marks), (short, others) = program("1", "gpu:1", 8, 30), program("2", "gpu:0", 20, 10)
+    both = tuple(stepped.join(list(frames)) for frames in zip(short, long, strict=True))
+    timeline = stepped.timeline(both, stepped.join([others, marks]))
+    alone = stepped.timeline(long, marks)
+    found, of_one = critical_path(timeline, steps(timeline).table), critical_path(alone, steps(alone).table)
+    assert found.steps["name"].unique().tolist() == ["step (process 1)"]
+    assert found.total.equals(of_one.total)
+    assert found.what_if.equals(of_one.what_if)
+    on_device = found.path[found.path["frame"] == "events"]
+    assert (timeline.trace.events["device"].iloc[on_device["place"].tolist()] == "gpu:1").all()
+    assert found.notes[0] == (
+        "Its steps are those of step (process 1), which take longest of 2 programs beside each other."
+    )
 
 
 def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited():

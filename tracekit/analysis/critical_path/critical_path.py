@@ -1,6 +1,6 @@
 """What determined the length of each step, and how long it would be if some of that took no time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,7 +36,7 @@ from tracekit.columns import frame, largest
 from tracekit.devices import type_of
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import Rows
-from tracekit.timeline.step_boundaries import outlasting
+from tracekit.timeline.step_boundaries import StepsOfProgram, outlasting
 from tracekit.timeline.timeline import Timeline, why_unseen
 from tracekit.trace import Trace
 from tracekit.units import percent, quantity
@@ -92,6 +92,8 @@ _NO_DEVICE_PARTS = (
     Part.ALONE_COLLECTIVE,
     Part.UNEXPLAINED,
 )
+# The frames of a trace whose rows are of processes.
+_OF_PROCESSES = ("spans", "host_work", "launches", "syncs")
 # From this share of queued rows on, the queues were deep.
 _DEEP = 0.9
 _MOST = 0.5
@@ -154,8 +156,12 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     """The critical paths of the steps of `step_table` that are not left out; without any, of the timeline's windows,
     or of all rows of each clock.
 
-    `step_table` has at least clock, step, name, start_ps, end_ps and left_out; the steps of one clock must not overlap.
+    `step_table` has at least clock, step, name, start_ps, end_ps and left_out; the steps of one clock must not overlap,
+    unless they are those of several programs: then the paths are those of the one whose steps take longest.
     """
+    programs = [each for each in timeline.steps.programs if len(each.steps)]
+    if len(programs) > 1 and len(step_table) == len(timeline.steps.table):
+        return _of_one_program(timeline, step_table, programs)
     rows, trace = timeline.rows, timeline.trace
     is_part = not len(step_table) and timeline.is_narrowed
     if not len(step_table) and timeline.windows is not None:
@@ -209,6 +215,39 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
         stretches(paths, lies, trace.spans),
         is_part,
     )
+
+
+def _of_one_program(timeline: Timeline, step_table: pd.DataFrame, programs: Sequence[StepsOfProgram]) -> CriticalPath:
+    """The critical paths of the program whose counted steps take longest, as if the others had not run beside it."""
+    wall = (step_table["end_ps"] - step_table["start_ps"]).to_numpy() * step_table["left_out"].isna().to_numpy(bool)
+    longest = max(programs, key=lambda each: int(wall[each.steps].sum()))
+    others = {process for each in programs if each is not longest for process in each.processes}
+    devices = {device for each in programs if each is not longest for device in each.devices}
+    trace = timeline.trace
+    kept: dict[str, NDArray[np.int64]] = {}
+    for name in _OF_PROCESSES:
+        table = getattr(trace, name)
+        host, process = (table[column].astype(object).fillna("") for column in ("host", "process"))
+        kept[name] = np.flatnonzero([key not in others for key in zip(host, process, strict=True)])
+    kept["events"] = np.flatnonzero(~trace.events["device"].isin(devices).to_numpy())
+    own = replace(trace, **{name: getattr(trace, name).iloc[at].reset_index(drop=True) for name, at in kept.items()})
+    alone = Timeline(own) if timeline.windows is None else Timeline(own).inside(timeline.windows)
+    is_other = np.zeros(len(step_table), bool)
+    is_other[np.concatenate([each.steps for each in programs if each is not longest])] = True
+    found = critical_path(alone, step_table[~is_other].reset_index(drop=True))
+    places = {frame_name: np.append(at, -1) for frame_name, at in kept.items()}
+    path = found.path.assign(
+        place=pd.array(
+            [
+                place if pd.isna(place) or name not in places else int(places[name][int(place)])
+                for name, place in zip(found.path["frame"], found.path["place"], strict=True)
+            ],
+            "Int64",
+        )
+    )
+    names = " and ".join(sorted(str(name) for name in step_table["name"].iloc[longest.steps].unique()))
+    beside = f"Its steps are those of {names}, which take longest of {len(programs)} programs beside each other."
+    return replace(found, path=path, notes=(beside, *found.notes))
 
 
 def _busy_ratio(timeline: Timeline, table: pd.DataFrame) -> float | None:
