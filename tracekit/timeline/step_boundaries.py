@@ -75,8 +75,8 @@ class StepBoundaries:
     `rows_by_time` those of them that only their start puts there. `hosts` counts the processes that marked the step,
     `compile_ps` is how long of its host's time a compiler ran. `step_of` (n,) is the step of each row, a row number of
     `table`, or -1. `nested` annotations inside other steps were not counted. `ends` has by thread (host, process, name)
-    the steps that it marked, and when it ended each, (m,) both. `lacking` says why there are no steps. `programs`: where
-    one clock has several, each of which has windows of its own; none else.
+    the steps that it marked, and when it ended each, (m,) both. `lacking` says why there are no steps. `programs`:
+    where one clock has several, each of which has windows of its own; none else.
     """
 
     table: pd.DataFrame
