@@ -367,6 +367,25 @@ def test_a_file_is_fetched_once_for_each_version(memory, cache, monkeypatch):
     assert not [*(cache / "views").iterdir()]
 
 
+@pytest.mark.parametrize("place", ["logs", "logs/host.xplane.pb"])
+def test_a_file_that_is_written_while_it_is_fetched_is_one_sentence(memory, cache, monkeypatch, place):
+    put(memory, FIRST, "/logs/host.xplane.pb")
+    get_file = MemoryFileSystem.get_file
+
+    def get_and_write(self, key, *rest, **more):
+        get_file(self, key, *rest, **more)
+        put(memory, FIRST, key)
+
+    monkeypatch.setattr(MemoryFileSystem, "get_file", get_and_write)
+    sentence = f"memory://{place}: host.xplane.pb was written while it was read. Read it again when what writes it has"
+    with pytest.raises(TracekitError, match=sentence):
+        tracekit.read(f"memory://{place}")
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
+    assert FIRST.read_bytes() not in [path.read_bytes() for path in (cache / "versions").iterdir()]
+    assert len(tracekit.read(f"memory://{place}").events)
+
+
 def test_the_cache_keeps_what_was_used_last_within_its_bound(memory, cache, monkeypatch):
     for name in "abc":
         memory.pipe(f"/{name}.bin", name.encode() * 1_000_000)

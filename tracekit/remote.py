@@ -305,6 +305,18 @@ class _Store:
         above = {str(parent) for name in named for parent in PurePosixPath(name).parents}
         return {name: file for name, file in named.items() if _is_path(name) and name not in above}
 
+    def written_since(self, files: Iterable[_File]) -> list[str]:
+        """The keys of those of the `files` that the store now has otherwise than it told of them."""
+
+        def told() -> dict[str, dict[str, Any] | None]:
+            self.fs.invalidate_cache()
+            if self.is_file:
+                return {file.key: self._info(file.key) for file in files}
+            return dict(self.fs.find(self.root, detail=True))  # of a listing, which may tell other versions than `info`
+
+        now = self._ask(told)
+        return [file.key for file in files if (found := now.get(file.key)) and _file(file.key, found) != file]
+
     def beside(self, name: str) -> _File | None:
         """The file called `name` in the directory of this one, if it is there."""
         return self._file_at(f"{self.root.rpartition('/')[0]}/{name}")
@@ -530,6 +542,11 @@ class _Cache:
         try:
             if new:
                 store.get([file.key for file in new.values()], [*drafts.values()])
+                if written := store.written_since(new.values()):  # parts of it may be of one version and of another
+                    raise TracekitError(
+                        f"{store.url}: {parts(written[0])[-1]} was written while it was read. Read it again when what "
+                        "writes it has finished."
+                    )
             for path, file in new.items():
                 if drafts[path].stat().st_size < file.size:
                     raise TracekitError(f"{store.url}: {path.name} became shorter while it was read. Read it again.")

@@ -16,13 +16,16 @@ import pytest
 
 from tests import traces
 from tests.programs import ROOT
+from tests.readers.nsys.exports import Tables, as_parquet
 from tests.readers.xspaces import write
 from tracekit import intervals as iv
+from tracekit import readers
 from tracekit.analysis.collectives import collectives
 from tracekit.analysis.completeness import completeness
 from tracekit.analysis.idle import idle
 from tracekit.analysis.overlap import device_pairs
 from tracekit.errors import TraceError, on_damage
+from tracekit.export.summarise import summarise
 from tracekit.readers import read
 from tracekit.readers.merge.clock_fit import SKEW_PS
 from tracekit.timeline.timeline import timeline_of
@@ -159,6 +162,96 @@ def test_what_a_reader_should_not_raise_is_damage_or_called_a_bug(logdir, monkey
     with pytest.raises(TraceError, match=re.escape(why)) as raised:
         read(logdir, run="2026_01_01")
     assert str(raised.value).startswith(f"{logdir}/sub/plugins/profile/2026_01_01/host.xplane.pb ")
+
+
+@pytest.fixture
+def one_file(tmp_path):
+    """A function that gives a trace of a format, and the file of it that a test writes to."""
+
+    def made(kind):
+        if kind == "xspace":
+            path = write(tmp_path / "host.xplane.pb", TEXT % 9)
+        elif kind == "json":
+            write_rank(tmp_path, 0, reduces(100))
+            path = tmp_path / "rank0.json"
+        elif kind == "summary":
+            summarise(write(tmp_path / "host.xplane.pb", TEXT % 9), tmp_path / "host.tracekit.zip")
+            path = tmp_path / "host.tracekit.zip"
+        else:
+            export = Tables().kernel("k", 0, 9).write(tmp_path / "one.sqlite")
+            path = export if kind != "parquet" else as_parquet(export, tmp_path / "tables") / "StringIds.parquet"
+        table = path.with_name("CUPTI_ACTIVITY_KIND_KERNEL.parquet")
+        return (table, path) if kind == "parquet" else (path, path)
+
+    return made
+
+
+def disturbed(monkeypatch, change):
+    """Let `change` happen when a file was read, before its reader has ended."""
+    as_written = readers._as_written
+
+    def read_and_change(path, file_type):
+        host = as_written(path, file_type)
+        change()
+        return host
+
+    monkeypatch.setattr(readers, "_as_written", read_and_change)
+
+
+@pytest.mark.parametrize("kind", ["xspace", "json", "sqlite", "parquet", "summary"])
+def test_a_file_that_is_written_while_it_is_read_is_one_sentence(one_file, monkeypatch, kind):
+    """Whatever its format, also where it is as long as it was, and where its reader fails by that."""
+    path, written = one_file(kind)
+    os.utime(written, (1000, 1000))
+    read(path)
+    content = written.read_bytes()
+    disturbed(monkeypatch, lambda: written.write_bytes(content))
+    sentence = f"{written} was written while it was read, so that what was read is of no one trace. Read it again when "
+    with pytest.raises(TraceError, match=re.escape(sentence)):
+        read(path)
+
+    def fail(path, file_type):
+        written.write_bytes(content[:-1])
+        raise TraceError("it is damaged")
+
+    monkeypatch.setattr(readers, "_as_written", fail)
+    with pytest.raises(TraceError, match=re.escape(sentence)):
+        read(path)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_refused_and_one_that_is_removed_was_read(one_file, monkeypatch):
+    path, _ = one_file("xspace")
+    os.utime(path, (1000, 1000))
+    other = path.with_name("other")
+    shutil.copy2(path, other)
+    disturbed(monkeypatch, lambda: other.replace(path))
+    with pytest.raises(TraceError, match="was written while it was read"):
+        read(path)
+    monkeypatch.undo()
+    disturbed(monkeypatch, path.unlink)
+    assert len(read(path).events) == 1
+
+
+def test_a_database_whose_log_is_written_while_it_is_read_is_refused_and_an_empty_log_is_none(one_file, monkeypatch):
+    path, _ = one_file("sqlite")
+    log = path.with_name(f"{path.name}-wal")
+    disturbed(monkeypatch, log.touch)
+    assert len(read(path).events) == 1
+    monkeypatch.undo()
+    disturbed(monkeypatch, lambda: log.write_bytes(b"x" * 32))
+    with pytest.raises(TraceError, match=r"one\.sqlite-wal was written while it was read"):
+        read(path)
+
+
+def test_of_a_run_a_file_that_is_written_while_it_is_read_is_lost(tmp_path, monkeypatch):
+    for rank in (0, 1):
+        write_rank(tmp_path, rank, reduces(100), world_size=2)
+    os.utime(tmp_path / "rank1.json", (1000, 1000))
+    disturbed(monkeypatch, (tmp_path / "rank1.json").touch)
+    trace = read(tmp_path)
+    assert trace.hosts["host"].tolist() == ["rank0"]
+    ((what, evidence),) = trace.losses.loc[trace.losses["what"] == "files", ["what", "evidence"]].to_numpy().tolist()
+    assert (what, evidence.split(",")[0]) == ("files", "rank1.json was written while it was read")
 
 
 def test_what_a_capture_has_not_finished_is_no_run(logdir):

@@ -26,8 +26,9 @@ from tracekit.files import path_of
 from tracekit.readers import capture_facts, chrome, copies, device_clocks, find, formats, losses, merge, summary
 from tracekit.readers.bounds import bounded
 from tracekit.readers.chrome import Dialect, Document
-from tracekit.readers.formats import NSYS_PARQUET, SUMMARY, FileType
+from tracekit.readers.formats import NSYS, NSYS_PARQUET, SUMMARY, FileType
 from tracekit.readers.losses import Lost
+from tracekit.readers.nsys import sqlite_export
 from tracekit.readers.summary import HostTrace
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, Trace
 from tracekit.units import quantity, spelt
@@ -485,11 +486,51 @@ def _handed_over(answer: bytes | Exception | None, file: Path) -> HostTrace | Tr
 def _host_trace(path: Path, file_type: FileType) -> HostTrace | None:
     """What the file at `path` holds, its devices on the clock of their host; None if it is a Chrome JSON document of no
     known profiler."""
-    host = _as_written(path, file_type)
+    with _unwritten(path, file_type):
+        host = _as_written(path, file_type)
     if host is None:
         return None
     trace = bounded(host.trace)
     return replace(host, trace=trace if host.is_fitted else device_clocks.fit(trace), is_fitted=True)
+
+
+@contextmanager
+def _unwritten(path: Path, file_type: FileType) -> Iterator[None]:
+    """Raise TraceError where the file at `path`, or what is read with it, is written inside the block: what was read of
+    it may be half of one trace and half of another, and look whole."""
+
+    def found() -> dict[Path, tuple[int, ...]]:
+        files = {part: _state(part) for part in find.parts(path, file_type)}
+        logs = [path.with_name(path.name + suffix) for suffix in sqlite_export.BESIDE] if file_type is NSYS else []
+        written = (log for log in logs if log.is_file() and log.stat().st_size)  # who only looks may leave an empty one
+        return files | {log: _state(log) for log in written}
+
+    before = found()
+
+    def refuse() -> None:
+        # Of a file that is gone, what was open was read.
+        written = [part for part, state in found().items() if state != before.get(part, ()) and part.exists()]
+        if written:
+            raise TraceError(
+                f"{written[0]} was written while it was read, so that what was read is of no one trace. Read it again "
+                "when what writes it has finished."
+            ) from None
+
+    try:
+        yield
+    except Exception:
+        refuse()
+        raise
+    refuse()
+
+
+def _state(file: Path) -> tuple[int, ...]:
+    """What changes of a file when it is written or replaced, () of none; its size is first."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
 
 
 def _as_written(path: Path, file_type: FileType) -> HostTrace | None:

@@ -85,8 +85,7 @@ class TraceFiles:
 
     def parts(self, file: Path) -> tuple[Path, ...]:
         """A file of the trace, and what is read with it where it stands for a directory."""
-        others = _BESIDE.get(self.file_type)
-        return tuple(dict.fromkeys((file, *(others(file) if others and file not in self.summaries else ()))))
+        return parts(file, SUMMARY if file in self.summaries else self.file_type)
 
     @property
     def capture(self) -> Path:
@@ -96,6 +95,12 @@ class TraceFiles:
         above = 2 if directory.name == nsys_jax.FOLDER else 1 if parquet_export.FOLDERS.search(directory.name) else 0
         places = [self.directory, *directory.parents[:above]]
         return next((place for place in places if (place / capture_facts.NAME).exists()), self.directory)
+
+
+def parts(file: Path, file_type: FileType) -> tuple[Path, ...]:
+    """A file of this type, and what is read with it where it stands for a directory."""
+    others = _BESIDE.get(file_type)
+    return tuple(dict.fromkeys((file, *(others(file) if others else ()))))
 
 
 @dataclass(frozen=True)

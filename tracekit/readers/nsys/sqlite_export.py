@@ -49,6 +49,8 @@ _PAST = {
 _MAGIC = b"SQLite format 3\0"
 # The versions of the format, in bytes 18 and 19, of a database with a write-ahead log: https://sqlite.org/fileformat2.html
 _LOGGED, _LOG = b"\2\2", "-wal"
+BESIDE = {"-journal": "an unfinished change", _LOG: "changes that are not in the file yet"}
+"""What SQLite writes beside a database, under its name with such an end, and what that holds."""
 _HEADER = 100
 _IDS_AT_ONCE = 10_000
 _ROWS_AT_ONCE = 1 << 18
@@ -326,7 +328,7 @@ def _check_file(path: Path) -> None:
     expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
     if size < _HEADER or (head[24:28] == head[92:96] and size < expected):
         raise TraceError(f"{path} is truncated: it has {size} of {max(expected, _HEADER)} bytes. {_AGAIN}")
-    for suffix, what in (("-journal", "an unfinished change"), (_LOG, "changes that are not in the file yet")):
+    for suffix, what in BESIDE.items():
         beside = path.with_name(path.name + suffix)
         if beside.is_file() and beside.stat().st_size:
             raise TraceError(
