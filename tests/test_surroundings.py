@@ -3,15 +3,21 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from pyarrow import feather, parquet
 
 import tracekit
+from tests.nsys_stand_in import Nsys
+from tests.readers.nsys.exports import Tables, as_parquet
 from tracekit.cli import main
 from tracekit.console import console
+from tracekit.export import FRAMES
 
 TRACE = Path(__file__).parent / "data" / "kineto-rank1.pt.trace.json"
 # Runs a command after what its first argument says has been done to its surroundings.
@@ -136,6 +142,43 @@ def test_a_path_that_is_not_utf8_is_told_in_one_way(tmp_path, capsys, monkeypatc
         main()
     assert capsys.readouterr().err == f"Wrote {tmp_path}/o\\xfe.pftrace\n"
     assert out.exists()
+
+
+def test_into_a_directory_that_is_not_utf8_everything_is_written(tmp_path, monkeypatch):
+    """Arrow, pandas and the profilers open files by names of UTF-8 alone."""
+    directory = Path(os.fsdecode(os.fsencode(tmp_path) + b"/d\xff"))
+    directory.mkdir()
+    shutil.copy(TRACE, directory / "rank0.json")
+    monkeypatch.chdir(directory)
+    assert tracekit.report("rank0.json") == tracekit.load("reports/rank0")
+    assert tracekit.report("rank0.json", "other") == tracekit.load(directory / "other")
+    for to in ("parquet", "arrow", "csv", "json"):
+        assert len(tracekit.export("rank0.json", directory / to, to=to)) == len(FRAMES) + 1
+    trace = tracekit.read("rank0.json")
+    with (directory / "parquet" / "events.parquet").open("rb") as file:
+        pd.testing.assert_frame_equal(pd.read_parquet(file), trace.events, check_categorical=False)
+    history = tracekit.history(directory / "reports")
+    with open(history.save(directory / "h.parquet"), "rb") as file:
+        pd.testing.assert_frame_equal(pd.read_parquet(file), history.table, check_dtype=False)
+    assert tracekit.compare(directory / "other", directory / "other")
+
+
+def test_a_table_of_arrow_in_a_directory_that_is_not_utf8_is_read(tmp_path):
+    tables = as_parquet(Tables().kernel("k", 0, 9).write(tmp_path / "one.sqlite"), tmp_path / os.fsdecode(b"t\xff"))
+    for table in tables.iterdir():
+        with table.open("rb") as file, table.with_suffix(".arrow").open("wb") as target:
+            feather.write_feather(parquet.read_table(file), target)
+        table.unlink()
+    assert tracekit.read(tables).events["name"].tolist() == ["k"]
+
+
+@pytest.mark.parametrize("option", [{"python": sys.executable}, {"profiler": "nsys"}])
+def test_a_profiler_that_takes_utf8_alone_is_not_begun_for_nothing(tmp_path, monkeypatch, option):
+    Nsys(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (script := tmp_path / "s.py").write_text("raise SystemExit(9)")
+    with pytest.raises(tracekit.TracekitError, match=r"takes no path that is not UTF-8, as .* is: give another --out"):
+        tracekit.capture(script, out=tmp_path / os.fsdecode(b"t\xff"), **option)
 
 
 def test_a_host_is_no_formula_in_the_csv_of_a_report(tmp_path):

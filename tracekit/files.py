@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from tracekit import remote
 from tracekit.errors import TraceError, TracekitError
+from tracekit.units import spelt
 
 # The files of a saved report: figures and sentences, and the frames beside them.
 SUMMARY, FRAMES = "summary.json", "frames"
@@ -135,6 +136,35 @@ def opened(path: Path) -> BinaryIO:
         os.close(number)
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return open(number, "rb")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A new file for a library that writes to files: one that knows no name, as Arrow takes names of UTF-8 alone, and
+    pandas opens a file that has one anew."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    with open(number, "wb") as file:
+        yield file
+
+
+def is_utf8(path: Path) -> bool:
+    """Whether a path is text; on Linux it may be any bytes."""
+    return spelt(str(path)) == str(path)
+
+
+@contextmanager
+def utf8_name(directory: Path) -> Iterator[str]:
+    """What a library that takes names of UTF-8 alone may call a directory as long as the context: its path, or its
+    descriptor's in Linux's /proc, for which it is made if need be."""
+    if is_utf8(directory):
+        yield str(directory)
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{number}"
+    finally:
+        os.close(number)
 
 
 def regular_bytes(path: Path, most: int | None = None, first: int | None = None) -> bytes:

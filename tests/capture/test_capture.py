@@ -137,6 +137,16 @@ def test_a_script_sees_and_prints_what_python_would_give_it_and_a_failure_still_
     assert "T" in record["started"]
 
 
+def test_a_trace_is_written_into_a_directory_that_is_not_utf8(tmp_path):
+    script = write(tmp_path, "s.py", "import jax.numpy as jnp; jnp.ones(3).block_until_ready()")
+    out = tmp_path / os.fsdecode(b"t\xff")
+    code, _, err = capture(tmp_path, "--out", out, script)
+    assert (code, err.count("\n")) == (0, 2), err
+    assert err.startswith(f"Wrote {tmp_path}/t\\xff/plugins/profile/")
+    assert tracekit.read(out).capture["exit_code"] == 0
+    assert not [path for path in out.iterdir() if path.name.startswith(".")]
+
+
 def test_a_module_runs_as_python_m_would_run_it(tmp_path):
     write(tmp_path, "pkg/__init__.py", "")
     write(tmp_path, "pkg/__main__.py", MIRROR)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -364,9 +365,9 @@ def test_a_place_that_cannot_be_written_is_found_before_the_trace_is_read(tmp_pa
 def test_a_table_that_another_thread_cannot_write_is_said_and_not_left_half_written(file, tmp_path, monkeypatch):
     write = pd.DataFrame.to_parquet
 
-    def fail(self, path, **options):
-        write(self, path, **options)
-        if f"{file}.parquet" in path.name:
+    def fail(self, opened, **options):
+        write(self, opened, **options)
+        if f"{file}.parquet" in os.readlink(f"/proc/self/fd/{opened.fileno()}"):
             raise OSError("No space left on device")
 
     monkeypatch.setattr(pd.DataFrame, "to_parquet", fail)

@@ -27,7 +27,7 @@ from tracekit.capture.stretch import Stretch
 from tracekit.capture.torch_job import launch_name
 from tracekit.capture.torch_session import TorchSession
 from tracekit.errors import CaptureError, TracekitError
-from tracekit.files import refuse_unwritable
+from tracekit.files import is_utf8, refuse_unwritable
 
 _REPEATED = "TRACEKIT_REPEATED"  # set for each of several captures
 _OF_JAX = ("--devices", "--host-level")
@@ -139,6 +139,9 @@ def capture(
     if python is not None or profiler is not None:
         chosen = _options(devices, host_level, python_tracer, stretch)
         record = _recorder(python, profiler, [*chosen, *(["--processes"] if processes > 1 else [])])
+        if isinstance(place, Path) and not is_utf8(place.absolute()):
+            its = "MXNet's profiler" if python is not None else "Nsight Systems"
+            raise CaptureError(f"{its} takes no path that is not UTF-8, as {place.absolute()} is: give another --out.")
         if repeat > 1:
             words = [f"--python={python}"] if python is not None else [f"--profiler={profiler}"]
             return _repeated(repeat, place, [*words, *(["--module"] if module else []), script, *args])

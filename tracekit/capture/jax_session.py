@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +14,7 @@ from tracekit.capture.new_run import FACTS
 from tracekit.capture.session import ROOM, Plan, Session, say, without_facts
 from tracekit.capture.stretch import StepCounter, counting_annotation, counting_compiler
 from tracekit.errors import CaptureError
+from tracekit.files import utf8_name
 
 # XLA warns of a collective that waits after 20 s, and ends the process after 40.
 _STUCK_S, _IDLE_RATIO = 12.0, 0.05
@@ -34,6 +35,7 @@ class JaxSession(Session):
         self._apart: list[str] = []  # those of them that share no disk with process 0
         self._is_uploaded = uploaded
         self._stopped = threading.Event()
+        self._named = ExitStack()  # as long as the profiler knows its directory by a name
 
     @property
     def omitted(self) -> str:
@@ -146,7 +148,8 @@ class JaxSession(Session):
         options.host_tracer_level = self.host_level
         options.python_tracer_level = int(self.plan.python_tracer)
         options.session_id = self.name
-        jax.profiler.start_trace(str(self._profiled), profiler_options=options)
+        name = self._named.enter_context(utf8_name(self._profiled))
+        jax.profiler.start_trace(name, profiler_options=options)
 
     def _versions(self) -> dict[str, str]:
         import jax
@@ -218,7 +221,7 @@ class JaxSession(Session):
 
         written = self._profiled / "plugins" / "profile" / self.name
         try:
-            with self._on_our_own():
+            with self._on_our_own(), self._named:
                 jax.profiler.stop_trace()
         except Exception as error:
             # The copy in JSON is begun when the XSpace is whole.

@@ -30,7 +30,7 @@ from tracekit.capture.stretch import StepCounter
 from tracekit.capture.sudden_end import SuddenEnd
 from tracekit.capture.torch_children import Children
 from tracekit.errors import CaptureError
-from tracekit.files import replaced
+from tracekit.files import replaced, utf8_name
 
 _LAST_WAIT_S = 2.0  # for what a process that ends has left to its devices
 _NO_STEPS = (
@@ -330,7 +330,8 @@ class TorchSession(Session):
                 self._profile.add_metadata_json("distributedInfo", json.dumps(self._job, default=str))
             with _without_marks():
                 self._profile.stop()
-            self._profile.export_chrome_trace(str(document))
+            with utf8_name(self._profiled) as directory:
+                self._profile.export_chrome_trace(f"{directory}/{name}")
         self._profile = None
         if not _is_whole(document):  # Kineto does not tell that a disk is full
             raise OSError(f"the profiler left no whole file. {ROOM}")

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tracekit import remote
 from tracekit.errors import TracekitError
-from tracekit.files import REPORT_FILES, SUMMARY, is_saved_report, trace_name
+from tracekit.files import REPORT_FILES, SUMMARY, is_saved_report, opened, trace_name
 from tracekit.readers import read
 from tracekit.report.build import analyse
 from tracekit.report.load import load
@@ -97,7 +97,10 @@ def _saved(location: Path | str) -> Capture:
     with remote.fetched(location, *REPORT_FILES, _INTERVALS) as place:
         report = load(place)
         intervals = place / _INTERVALS
-        timeline = timeline_of(pd.read_parquet(intervals)) if intervals.is_file() else None
+        timeline = None
+        if intervals.is_file():
+            with opened(intervals) as file:  # Arrow takes names of UTF-8 alone
+                timeline = timeline_of(pd.read_parquet(file))
         return Capture(place.resolve().name, report, timeline)
 
 

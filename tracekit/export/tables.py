@@ -20,6 +20,7 @@ import pyarrow.parquet
 from tracekit.columns import categorical, no_formula
 from tracekit.export import FRAMES, gz
 from tracekit.export.protobuf_encoder import utf8
+from tracekit.files import writing
 from tracekit.trace import Trace
 from tracekit.version import __version__
 
@@ -82,10 +83,10 @@ def write(trace: Trace, name: str, path: Path, to: str, gzip: bool = False) -> N
 
     In CSV, a text that a spreadsheet would take for a formula stands behind a `'`, and so does one that begins with it.
     """
-    if to == "parquet":
-        pa.parquet.write_table(table(trace, name), path, compression="zstd")
-    elif to == "arrow":
-        pa.feather.write_feather(table(trace, name), path, compression="zstd")
+    if to in ("parquet", "arrow"):
+        write_table = pa.parquet.write_table if to == "parquet" else pa.feather.write_feather
+        with writing(path) as file:
+            write_table(table(trace, name), file, compression="zstd")
     elif to == "csv":
         marked = table(trace, name, no_formula)
         gz.write(path, _csv_blocks(marked), gzip)

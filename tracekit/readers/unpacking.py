@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tracekit.errors import TraceError
-from tracekit.units import spelt
+from tracekit.files import is_utf8
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData, ParquetFile
@@ -116,7 +116,7 @@ class ParquetFiles:
 
         if isinstance(source, Path) and source.exists() and not source.is_file():
             raise OSError(errno.EINVAL, f"{source.name} is no regular file")
-        if isinstance(source, Path) and spelt(str(source)) != str(source):  # which Arrow does not open
+        if isinstance(source, Path) and not is_utf8(source):  # which Arrow does not open
             source = source.read_bytes()
 
         def opened(**options: Any) -> ParquetFile:

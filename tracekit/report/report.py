@@ -21,9 +21,12 @@ from tracekit.files import (
     refuse_unwritable,
     trace_name,
     whole_directory,
+    writing,
 )
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from tracekit.report.model import Report
     from tracekit.report.part import Part
     from tracekit.timeline.timeline import Source, Timeline
@@ -175,7 +178,7 @@ def _write(
             progress("tables")
             tables = []
             if shown:  # first, as it holds most: of 600,000 names 130 MB, which would stand beside those of the page
-                tables.append(aside.submit(shown.rows.events.to_parquet, draft / "intervals.parquet", index=False))
+                tables.append(aside.submit(_write_table, shown.rows.events, draft / "intervals.parquet"))
             tables += [
                 aside.submit(storage.write, report.summary(), report, draft),
                 aside.submit(overlap.to_csv, draft / "overlap.csv", index=False),
@@ -194,3 +197,8 @@ def _write(
                 table.result()
     except OSError as error:
         raise TracekitError(f"The report cannot be written to {out}: {error}. Give another --out.") from None
+
+
+def _write_table(table: "DataFrame", path: Path) -> None:
+    with writing(path) as file:
+        table.to_parquet(file, index=False)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from tracekit import cores
 from tracekit.errors import TracekitError, reason
-from tracekit.files import FRAMES, SUMMARY, regular_bytes
+from tracekit.files import FRAMES, SUMMARY, regular_bytes, writing
 from tracekit.readers import unpacking
 
 SCHEMA = 2
@@ -39,14 +39,16 @@ def write(summary: Mapping[str, Any], value: Any, directory: str | os.PathLike[s
     document = {**summary, _STATE: {"fields": state, "frames": {name: dtypes(frames[name]) for name in frames}}}
     (out / FRAMES).mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:  # Arrow holds no GIL while it compresses
-        writing = [
-            pool.submit(table.to_parquet, out / FRAMES / f"{name}.parquet", index=False, compression="zstd")
-            for name, table in frames.items()
-        ]
+        writing = [pool.submit(_write_frame, table, out / FRAMES / f"{name}.parquet") for name, table in frames.items()]
     for frame in writing:
         frame.result()
     document[_STATE]["digests"] = {name: _digest((out / FRAMES / f"{name}.parquet").read_bytes()) for name in frames}
     (out / SUMMARY).write_text(_json(document) + "\n", "utf-8")
+
+
+def _write_frame(frame: pd.DataFrame, path: Path) -> None:
+    with writing(path) as file:
+        frame.to_parquet(file, index=False, compression="zstd")
 
 
 def _digest(content: bytes) -> str:

@@ -15,7 +15,7 @@ from tracekit import remote
 from tracekit.columns import frame, records
 from tracekit.devices import natural
 from tracekit.errors import NotMeasurable, TracekitError
-from tracekit.files import REPORT_FILES, SUMMARY, is_saved_report, path_of, replaced
+from tracekit.files import REPORT_FILES, SUMMARY, is_saved_report, path_of, replaced, writing
 from tracekit.report.load import load
 from tracekit.report.measures import MEASURES, OVERLAPS, nearest
 from tracekit.report.model import Report
@@ -202,7 +202,12 @@ class History:
         try:
             with remote.written(place) as file:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                replaced(file, lambda draft: self.table.to_parquet(draft, index=False))
+
+                def write(draft: Path) -> None:
+                    with writing(draft) as table:
+                        self.table.to_parquet(table, index=False)
+
+                replaced(file, write)
         except OSError as error:
             raise TracekitError(f"The history cannot be written to {place}: {error}.") from None
         return place

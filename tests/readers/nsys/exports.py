@@ -132,7 +132,8 @@ def as_parquet(export, directory):
             cells = dict(zip(names, columns, strict=False))
             types = {column: pa.uint64() if column.startswith("global") else None for column in names}
             table = pa.table({column: pa.array(cells.get(column, ()), types[column]) for column in names})
-            parquet.write_table(table, directory / f"{name}.parquet")
+            with (directory / f"{name}.parquet").open("wb") as file:  # Arrow opens names of UTF-8 alone
+                parquet.write_table(table, file)
     return directory
 
 

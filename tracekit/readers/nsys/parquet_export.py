@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from tracekit.errors import TraceError
+from tracekit.files import opened
 from tracekit.readers import unpacking
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
@@ -129,7 +130,8 @@ def _opened(
         with parquet_files.opened(file) as table:
             yield table.schema_arrow, lambda names: table.iter_batches(_ROWS_AT_ONCE, columns=names)
         return
-    with pa.memory_map(str(file)) as source:
+    # A map of the file would end the process (SIGBUS) where another cuts it; Arrow opens names of UTF-8 alone.
+    with opened(file) as raw, pa.PythonFile(raw, "r") as source:
         if source.read(len(_MAGICS[1])) == _MAGICS[1]:
             whole = pa.ipc.open_file(source)
             parts: Iterable[pa.RecordBatch] = map(whole.get_batch, range(whole.num_record_batches))
