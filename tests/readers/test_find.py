@@ -131,10 +131,14 @@ def test_of_a_run_in_several_formats_one_is_read_and_the_rest_noted(tmp_path):
     trace_files = find(tmp_path)
     assert (names(trace_files), trace_files.file_type) == (["host.xplane.pb"], formats.XSPACE)
     # JAX's own copies of the XSpace are worth no word.
-    assert trace_files.notes == (
-        "Skipped node.sqlite: the run's XSpace files were read instead.",
-        "Skipped rank3.trace.json.gz: the run's XSpace files were read instead.",
-    )
+    assert trace_files.notes == ()
+    # Those of other hosts or ranks are no copies.
+    assert trace_files.json == (tmp_path / "rank3.trace.json.gz",)
+    of_another = "node.sqlite is of another profiler than the XSpace files, with which it is not merged"
+    assert trace_files.unreadable == (of_another,)
+    sqlite(tmp_path / "host.sqlite", "NVTX_EVENTS")
+    assert find(tmp_path).notes == ("Skipped host.sqlite: the run's XSpace files were read instead.",)
+    assert find(tmp_path).unreadable == (of_another,)
 
 
 def test_what_a_viewer_wrote_beside_a_trace_is_no_trace(tmp_path):

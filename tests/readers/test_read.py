@@ -359,6 +359,55 @@ def test_json_of_no_known_profiler_is_left_out_beside_others_and_an_error_alone(
     assert read(tmp_path).notes[0] == "Skipped other.json: not written by PyTorch, JAX or MXNet."
 
 
+def lost(trace) -> list[list]:
+    """What was lost of the run."""
+    of_run = trace.losses[trace.losses["host"] == ""]
+    rows = of_run[["what", "lost", "total", "evidence"]].astype(object).to_numpy().tolist()
+    return [[None if value is pd.NA else value for value in row] for row in rows]
+
+
+def write_jax_json(path, duration_us):
+    """What JAX writes of a host with one kernel."""
+    process = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/device:GPU:0"}}
+    thread = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 7, "args": {"name": "Stream #7(Compute)"}}
+    kernel = {"ph": "X", "name": "k", "pid": 1, "tid": 7, "ts": 1, "dur": duration_us}
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": [process, thread, kernel]}).encode()))
+
+
+def test_a_host_of_which_there_is_no_xspace_is_read_from_its_json(tmp_path):
+    write(tmp_path / "a.xplane.pb", TEXT % 9_000_000)
+    write_jax_json(tmp_path / "a.trace.json.gz", 9)  # a copy, as its name says
+    write_jax_json(tmp_path / "b.trace.json.gz", 5)
+    trace = read(tmp_path)
+    assert (trace.format, trace.hosts["host"].tolist()) == ("xplane", ["a", "b"])
+    assert trace.events["device"].tolist() == ["a/gpu:0", "b/gpu:0"]
+    assert (trace.events["end_ps"] - trace.events["start_ps"]).tolist() == [9_000_000, 5_000_000]
+    assert lost(trace) == []
+    assert not any("Skipped" in note for note in trace.notes)
+    # What is there twice, to the picosecond, is a copy by whatever name.
+    write_jax_json(tmp_path / "b.trace.json.gz", 9)
+    trace = read(tmp_path)
+    assert trace.hosts["host"].tolist() == ["a"]
+    assert "Skipped b.trace.json.gz: it holds the work of a.xplane.pb, which is not counted twice." in trace.notes
+    # A damaged one is a host that is lost, unless it is a copy.
+    for name in "ab":
+        (tmp_path / f"{name}.trace.json.gz").write_bytes(b"no JSON")
+    assert lost(read(tmp_path)) == [["files", 1, 2, "b.trace.json.gz is text"]]
+
+
+def test_a_rank_of_another_profiler_is_lost_and_one_of_both_is_read_once(tmp_path):
+    write_rank(tmp_path, 0, reduces(100))
+    Tables().kernel("k", 0, 9).write(tmp_path / "rank1.sqlite")
+    left_out = "rank0.json is of another profiler than the Nsight Systems files, with which it is not merged"
+    assert lost(read(tmp_path)) == [["files", 1, 2, left_out]]
+    with pytest.raises(TraceError, match=left_out):
+        read(tmp_path, strict=True)
+    (tmp_path / "rank1.sqlite").rename(tmp_path / "rank0.sqlite")
+    trace = read(tmp_path)
+    assert lost(trace) == []
+    assert "Skipped rank0.json: the run's Nsight Systems files were read instead." in trace.notes
+
+
 def test_ranks_of_another_profiler_are_left_out(tmp_path):
     for rank in (0, 1):
         write_rank(tmp_path, rank, reduces(100))
@@ -367,7 +416,12 @@ def test_ranks_of_another_profiler_are_left_out(tmp_path):
     (tmp_path / "host.trace.json.gz").write_bytes(gzip.compress(json.dumps({"traceEvents": [process, event]}).encode()))
     trace = read(tmp_path)
     assert trace.format == "kineto"
-    assert trace.notes[0] == "Skipped host.trace.json.gz: written by another profiler than the other files."
+    left_out = "host.trace.json.gz is of another profiler than the others, with which it is not merged"
+    assert lost(trace) == [["files", 1, 3, left_out]]
+    (tmp_path / "host.trace.json.gz").rename(tmp_path / "rank1.trace.json.gz")
+    trace = read(tmp_path)
+    assert trace.notes[0] == "Skipped rank1.trace.json.gz: written by another profiler than the other files."
+    assert lost(trace) == []
 
 
 def test_of_a_jax_run_the_xspace_is_read_and_its_json_copy_left_out(logdir):

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+import pandas as pd
 
 from tracekit import executors, remote
 from tracekit.columns import concat, constant, frame, records, rising
@@ -44,6 +45,7 @@ _OF_DAMAGE = (
     *(sqlite3.Error, msgspec.MsgspecError),
 )
 
+_OF_COPIES = "jax-json"  # the format of what JAX writes beside an XSpace
 _NAMED = 3  # of the files that cannot be read, so many are named
 # Starting processes takes as long as reading so much text, which Python holds its lock for.
 _WORTH_BYTES, _OF_GZ = 96_000_000, 10
@@ -101,12 +103,13 @@ def read(
 
 def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) -> Trace:
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
-    files = len(origin.files) + len(origin.summaries) + len(origin.unreadable)
+    files = len(origin.each) + len(origin.unreadable)
     origin = _read_once(origin, tree, executor)
     hosts, unknown, damaged = _read_files(origin, tree, executor)
     hosts, without_events = _with_events(hosts)
     damaged += without_events
-    hosts, notes = _of_one_profiler(hosts)
+    hosts, notes, of_others = _of_one_profiler(hosts)
+    damaged += of_others
     hosts, left_out = _whole_of_many(hosts)
     damaged += left_out
     lost = _lost_files([*origin.unreadable, *damaged], files)
@@ -135,10 +138,12 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
             f"({_few(absent)}): copy them into {origin.capture}."
         )
     elif not origin.unreadable and not machines:
-        of_names, without = _missing_machines(trace, [file.name for file in (*origin.files, *origin.summaries)])
+        of_names, without = _missing_machines(trace, [file.name for file in origin.each])
         unknown += of_names
         lost += without
     of_hosts = dict.fromkeys(note for host in hosts for note in host.notes)
+    if {host.trace.format for host in hosts} > {formats.XSPACE.name}:
+        trace = trace.changed(format=formats.XSPACE.name)
     return trace.changed(
         runs=origin.runs,
         losses=concat(LOSS_COLUMNS, [losses.table("", lost), trace.losses]),
@@ -251,7 +256,7 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None) -> HostTr
     """
     with _located(path_of(source), run) as (tree, origin):
         origin = _read_once(origin, tree, None)
-        files = [*origin.files, *origin.summaries]
+        files = origin.each
         several = len(files) + len(origin.unreadable) - len(copies.twins(files))
         hosts, notes, _ = _read_files(origin, tree) if several == 1 else ([], [], [])
         if len(hosts) != 1:
@@ -359,14 +364,14 @@ def _read_once(origin: find.TraceFiles, tree: remote.Tree, executor: Executor | 
 def _fetches_there(origin: find.TraceFiles, tree: remote.Tree) -> bool:
     """Whether workers of an executor find the files of a store themselves."""
     # A file that stands for a directory does not say which others there are.
-    return bool(tree.url) and remote.is_shared(tree.url) and {*origin.needed} <= {*origin.files, *origin.summaries}
+    return bool(tree.url) and remote.is_shared(tree.url) and {*origin.needed} <= {*origin.each}
 
 
 def _read_files(
     origin: find.TraceFiles, tree: remote.Tree, executor: Executor | None = None
 ) -> tuple[list[HostTrace], list[str], list[str]]:
     """What the files hold that a known profiler wrote, the note on others, and why files cannot be read."""
-    files = [*origin.files, *origin.summaries]
+    files = origin.each
     results = dict(zip(files, _results(origin, tree, executor), strict=True))
     notes = [_one_of_twins(results, *pair) for pair in copies.twins(files)]
     errors = {file: result for file, result in results.items() if isinstance(result, TraceError)}
@@ -411,7 +416,7 @@ def _one_of_twins(results: dict[Path, HostTrace | TraceError | None], plain: Pat
 def _results(
     origin: find.TraceFiles, tree: remote.Tree, executor: Executor | None
 ) -> Iterator[HostTrace | TraceError | None]:
-    """What `_host_trace` gives of each file and then of each summary, or why it cannot be read."""
+    """What `_host_trace` gives of each of the files (`find.TraceFiles.each`), or why it cannot be read."""
     divided = origin.files if executor and _is_divided(origin, executor) else ()
     is_fetched_there = _fetches_there(origin, tree)
     here = set(origin.needed) - set(divided if is_fetched_there else ())
@@ -423,7 +428,7 @@ def _results(
         answers = executors.results(executor, read_packed, tasks)
         yield from (_handed_over(answer, file) for answer, file in zip(answers, divided, strict=True))
     own = [(file, origin.file_type) for file in origin.files if not divided]
-    own += [(file, SUMMARY) for file in origin.summaries]
+    own += [(file, formats.CHROME) for file in origin.json] + [(file, SUMMARY) for file in origin.summaries]
     # One after the other: what of it holds no lock of Python runs on threads inside of each. Beside each other, a
     # thousand summaries and 64 XSpaces of 4 MB took 15 % longer, and three XSpaces of 85 MB as long.
     for file, its_type in own:
@@ -556,14 +561,46 @@ def _with_events(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[str]
     return [host for host in hosts if host.trace.format != "chrome"], [f"{name} holds no events" for name in names]
 
 
-def _of_one_profiler(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[str]]:
-    """Those of the `hosts` that were written by the profiler that wrote most, and the note on the others."""
-    by_format: dict[str, list[HostTrace]] = {}
+def _of_one_profiler(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[str], list[str]]:
+    """Those of the `hosts` that were written by the profiler that wrote most, the note on JSON of JAX that is a copy of
+    an XSpace and on others of the same hosts, and why the others are left out."""
+    by_profiler: dict[str, list[HostTrace]] = {}
     for host in hosts:
-        by_format.setdefault(host.trace.format, []).append(host)
-    most = max(by_format.values(), key=len)
-    others = [Path(host.trace.source).name for host in hosts if host.trace.format != most[0].trace.format]
-    return most, [f"Skipped {', '.join(others)}: written by another profiler than the other files."] if others else []
+        its = formats.XSPACE.name if host.trace.format == _OF_COPIES else host.trace.format
+        by_profiler.setdefault(its, []).append(host)
+    most = max(by_profiler.values(), key=len)
+    kept = [Path(host.trace.source) for host in most]
+    others = [Path(host.trace.source) for each in by_profiler.values() for host in each if each is not most]
+    again = [file.name for file in others if find.are_of_one(file, kept)]
+    left_out = [
+        f"{find.label(file)} is of another profiler than the others, with which it is not merged"
+        for file in others
+        if file.name not in again
+    ]
+    spaces = [host for host in most if host.trace.format == formats.XSPACE.name]
+    json = [host for host in most if host.trace.format == _OF_COPIES]
+    copies = {id(host): space for host in json for space in spaces if _is_copy(host, space)}
+    notes = [
+        f"Skipped {find.label(Path(host.trace.source))}: it holds the work of {find.label(Path(copy.trace.source))}, "
+        "which is not counted twice."
+        for host in most
+        if (copy := copies.get(id(host)))
+    ]
+    notes += [f"Skipped {', '.join(again)}: written by another profiler than the other files."] if again else []
+    return [host for host in most if id(host) not in copies], notes, left_out
+
+
+def _is_copy(host: HostTrace, space: HostTrace) -> bool:
+    """Whether JSON of JAX, by whatever name, was written of an XSpace: most of its work takes as long, to the
+    picosecond."""
+
+    def work(trace: Trace) -> pd.Series:
+        events = trace.events
+        return (events["end_ps"] - events["start_ps"]).groupby(events["name"].astype("str")).value_counts()
+
+    ours, theirs = work(host.trace), work(space.trace)
+    common = np.minimum(*(each.to_numpy() for each in ours.align(theirs, join="inner")))
+    return len(host.trace.events) > 0 and 2 * int(common.sum()) > len(host.trace.events)
 
 
 def _whole_of_many(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[str]]:

@@ -29,7 +29,7 @@ def read_once(origin: TraceFiles, complete: Callable[[Iterable[Path]], None] | N
     where these agree. Of copies the one is kept that is called after a process, else that with the shortest name.
     `complete` fetches files of which only the first bytes are on this machine.
     """
-    files = [*origin.files, *origin.summaries]
+    files = [*origin.each]
     if len(files) < 2:
         return origin
     parts = {file: origin.parts(file) for file in files}
@@ -54,6 +54,7 @@ def read_once(origin: TraceFiles, complete: Callable[[Iterable[Path]], None] | N
     return replace(
         origin,
         files=tuple(file for file in origin.files if file not in copies),
+        json=tuple(file for file in origin.json if file not in copies),
         summaries=tuple(file for file in origin.summaries if file not in copies),
         notes=(*origin.notes, *_notes(copies)),
     )

@@ -29,7 +29,7 @@ from tracekit.readers.formats import (
     FileType,
 )
 from tracekit.readers.nsys import parquet_export
-from tracekit.vocabulary.ranks import is_part_of_run
+from tracekit.vocabulary.ranks import is_part_of_run, process_number
 
 _NEXT = (
     f"Give the directory that `tracekit capture` wrote, or traces of {formats.writers(*FILE_TYPES)}; docs/formats.md "
@@ -53,19 +53,20 @@ _OWN_SUFFIXES: dict[str, tuple[str, ...]] = {
 }
 # What is read beside a file that stands for its directory.
 _BESIDE = {NSYS_PARQUET: parquet_export.tables, NSYS_JAX: nsys_jax.needed}
+_OF_NSYS = frozenset((NSYS, NSYS_PARQUET, NSYS_JAX))
 _READABLE = tuple(file_type for file_type in FILE_TYPES if file_type.export_hint is None)
 _TRACE_SUFFIXES = tuple(suffix for file_type in _READABLE for suffix in file_type.suffixes)
 
 
 @dataclass(frozen=True)
 class TraceFiles:
-    """The files of one trace, all of one type, and the `summaries` of others of its hosts; if there are only these,
-    they are its files.
+    """The files of one trace, all of one type, and of others of its hosts the `summaries` and, beside XSpace files, the
+    JSON that JAX wrote of them (`json`); if there are only summaries, they are its files.
 
     `directory` holds them; `runs` are the names of all runs that the path holds, this one first; `notes` say what was
     chosen and what was skipped. `unreadable`: the files that are called as if they held the other hosts or ranks, and
-    hold no trace, each with what it is. `newer`: the runs that are newer and hold no trace, each with the reason; of
-    directories of Nsight Systems, which stand for files, older ones too.
+    hold no trace, or that of another profiler, each with what it is. `newer`: the runs that are newer and hold no
+    trace, each with the reason; of directories of Nsight Systems, which stand for files, older ones too.
     """
 
     directory: Path
@@ -76,12 +77,18 @@ class TraceFiles:
     unreadable: tuple[str, ...] = ()
     summaries: tuple[Path, ...] = ()
     newer: tuple[str, ...] = ()
+    json: tuple[Path, ...] = ()
+
+    @property
+    def each(self) -> tuple[Path, ...]:
+        """The files of its hosts, of every type."""
+        return (*self.files, *self.json, *self.summaries)
 
     @property
     def needed(self) -> tuple[Path, ...]:
         """All files that are opened to read it: with the one file that stands for a directory, the others of that."""
         beside = (each for file in self.files for each in self.parts(file)[1:])
-        return (*self.files, *self.summaries, *beside)
+        return (*self.each, *beside)
 
     def parts(self, file: Path) -> tuple[Path, ...]:
         """A file of the trace, and what is read with it where it stands for a directory."""
@@ -172,25 +179,35 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     beside = [file.name for file, _ in _traces(path) if file not in summaries_of_run]
     if chosen.directory != path and beside:
         notes.append(f"Skipped {_short_list(beside)}, which is in none of the runs.")
-    files, file_type, skipped = _one_type(chosen)
-    summaries = [file for file, of_type in chosen.files if of_type is SUMMARY and file_type is not SUMMARY]
+    summaries = [file for file, of_type in chosen.files if of_type is SUMMARY]
+    files, file_type, others, skipped = _one_type(chosen, summaries)
+    summaries = [] if file_type is SUMMARY else summaries
+    json = [file for file in others if file_type is XSPACE and others[file] is CHROME]
     if above := [file.name for file in summaries if file.parent == path != chosen.directory]:
         notes.append(f"Read as other hosts of the run {chosen.name}: {_short_list(above)}.")
     own_names = list(dict.fromkeys(file.parent.name for file in files if file.parent.parent.name == "profile"))
     if len(own_names) > 1:
         notes.append(f"Each process named its run itself: {_short_list(own_names)} were read as one run.")
     other_runs = (each.name for each in runs)
+    callings = [_Calling.of(file_type, files), _Calling.of(SUMMARY, summaries)]
     return TraceFiles(
         chosen.directory,
         files,
         file_type,
         (chosen.name, *other_runs),
         (*notes, *skipped),
-        _unreadable(
-            path, (*files, *summaries), chosen, [_Calling.of(file_type, files), _Calling.of(SUMMARY, summaries)]
+        (
+            *_unreadable(path, (*files, *summaries), chosen, callings),
+            *(_lost_copies(chosen, (*files, *summaries)) if file_type is XSPACE else ()),
+            *(
+                f"{label(file)} is of another profiler than the {file_type.title} files, with which it is not merged"
+                for file in others
+                if file not in json
+            ),
         ),
         tuple(summaries),
         () if run is not None else tuple(_newer_without_trace(path, chosen, runs)),
+        tuple(json),
     )
 
 
@@ -453,8 +470,11 @@ def _traces(directory: Path) -> tuple[tuple[Path, FileType], ...]:
     )
 
 
-def _one_type(run: _Run) -> tuple[tuple[Path, ...], FileType, list[str]]:
-    """The files of the type that tells most, that type, and notes on the files that were skipped."""
+def _one_type(
+    run: _Run, summaries: Sequence[Path]
+) -> tuple[tuple[Path, ...], FileType, dict[Path, FileType], list[str]]:
+    """The files of the type that tells most, that type; those of other hosts or ranks by their names, of which there is
+    none of it and no summary, by type; and notes on the files that were skipped."""
     by_type = {each: [file for file, file_type in run.files if file_type is each] for each in FILE_TYPES}
     # A report is read as the export that nsys makes of it, unless that lies beside it.
     exported = {file.name.split(".")[0] for file in by_type[NSYS]}
@@ -468,16 +488,39 @@ def _one_type(run: _Run) -> tuple[tuple[Path, ...], FileType, list[str]]:
         notes.append(f"Skipped {_JAX_COPY}, which is a copy of {files[0].name}.")
     # JAX writes a JSON copy of its own beside every XSpace: that this one is not read is worth no word.
     hosts = {file.name.split(".xplane.")[0] for file in files} if chosen is XSPACE else set()
+    others: dict[Path, FileType] = {}
     for file_type in _READABLE:
-        is_other = file_type not in (chosen, SUMMARY)
-        names = dict.fromkeys(file.name for file in by_type[file_type]) if is_other else ()
-        skipped = [name for name in names if name != _JAX_COPY and name.split(".trace.json")[0] not in hosts]
-        if skipped:
+        if file_type in (chosen, SUMMARY):
+            continue
+        beside = [file for file in by_type[file_type] if file.name != _JAX_COPY]
+        if not {file_type, chosen} <= _OF_NSYS:  # which are all of one profiler, and named otherwise
+            others |= {file: file_type for file in beside if not are_of_one(file, (*files, *summaries))}
+        names = dict.fromkeys(file.name for file in beside if file not in others)
+        if skipped := [name for name in names if name.split(".trace.json")[0] not in hosts]:
             notes.append(f"Skipped {_short_list(skipped)}: the run's {chosen.title} files were read instead.")
     if unread := [file for file in reports if _export_hint(file, NSYS_REPORT)]:
         hint = _export_hint(unread[0], NSYS_REPORT)
         notes.append(f"Skipped {_short_list([file.name for file in unread])}: {hint}")
-    return tuple(files), chosen, notes
+    return tuple(files), chosen, others, notes
+
+
+def are_of_one(file: Path, others: Iterable[Path]) -> bool:
+    """Whether one of the `others` is called after the same host or rank as a file of another format."""
+    number, name = process_number(label(file)), stem(file)
+    found = {(process_number(label(other)), stem(other)) for other in others}
+    return (number, name) in found or (number is not None and number in {other for other, _ in found})
+
+
+def _lost_copies(run: _Run, files: Sequence[Path]) -> list[str]:
+    """What beside the `files` is called as JAX's JSON of a host of which there is no other file, and is no trace."""
+    known = {file for file, _ in run.files}
+    return [
+        f"{label(file)} is {_what(file)}"
+        for directory in dict.fromkeys(file.parent for file in files)
+        for file in _entries(directory)
+        if file.name.endswith(_OWN_SUFFIXES[CHROME.name]) and file not in known and file.name != _JAX_COPY
+        if not are_of_one(file, files)
+    ]
 
 
 def _unreadable(path: Path, files: Sequence[Path], run: _Run, callings: "Sequence[_Calling]") -> tuple[str, ...]:
@@ -585,6 +628,11 @@ class _Calling(NamedTuple):
         begins_so = bool(self.begin and name.startswith(self.begin))
         what = _what(file) if name == file.name else TEXT  # which is not known of what is packed
         return what != OTHER_JSON and (what != TEXT or begins_so)
+
+
+def stem(file: Path) -> str:
+    """What a file of a trace is called without what tells its format, as a host or rank."""
+    return re.sub(r"(?:\.trace|\.pt)?\.json$|\.xplane\.pb$|\.sqlite$|\.zip$", "", file.name.removesuffix(".gz"))
 
 
 def _unpacked(name: str) -> Iterator[str]:
