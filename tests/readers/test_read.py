@@ -374,6 +374,9 @@ def write_jax_json(path, duration_us):
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": [process, thread, kernel]}).encode()))
 
 
+LACKS = "which lacks HLO protos, asynchronous operations of TPUs, the memory of the host and details of devices"
+
+
 def test_a_host_of_which_there_is_no_xspace_is_read_from_its_json(tmp_path):
     write(tmp_path / "a.xplane.pb", TEXT % 9_000_000)
     write_jax_json(tmp_path / "a.trace.json.gz", 9)  # a copy, as its name says
@@ -406,6 +409,30 @@ def test_a_rank_of_another_profiler_is_lost_and_one_of_both_is_read_once(tmp_pat
     trace = read(tmp_path)
     assert lost(trace) == []
     assert "Skipped rank0.json: the run's Nsight Systems files were read instead." in trace.notes
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\0" * 500, "a.xplane.pb is corrupt or not an XSpace: the bytes at offset 0 are not a valid message"),
+        (b"", "a.xplane.pb is empty (0 bytes): the profiler or a copy did not finish writing it"),
+    ],
+)
+@pytest.mark.parametrize("others", [0, 1])
+def test_the_json_of_an_xspace_that_cannot_be_read_is_read_in_its_place(tmp_path, content, why, others):
+    for _ in range(others):
+        write(tmp_path / "b.xplane.pb", TEXT % 9_000_000)
+    (tmp_path / "a.xplane.pb").write_bytes(content)
+    write_jax_json(tmp_path / "a.trace.json.gz", 5)
+    trace = read(tmp_path)
+    assert trace.hosts["host"].tolist() == ["a", "b"][: 1 + others]
+    assert trace.format == ("xplane" if others else "jax-json")
+    assert lost(trace) == [["details", None, None, f"{why}; a.trace.json.gz was read in its place, {LACKS}"]]
+    with pytest.raises(TraceError, match=r"a\.trace\.json\.gz was read in its place"):
+        read(tmp_path, strict=True)
+    if content:  # the user named this one
+        with pytest.raises(TraceError, match="corrupt or not an XSpace"):
+            read(tmp_path / "a.xplane.pb")
 
 
 def test_ranks_of_another_profiler_are_left_out(tmp_path):

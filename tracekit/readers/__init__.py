@@ -105,14 +105,15 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
     files = len(origin.each) + len(origin.unreadable)
     origin = _read_once(origin, tree, executor)
-    hosts, unknown, damaged = _read_files(origin, tree, executor)
+    hosts, unknown, damaged, lost = _read_files(origin, tree, executor)
     hosts, without_events = _with_events(hosts)
     damaged += without_events
     hosts, notes, of_others = _of_one_profiler(hosts)
     damaged += of_others
     hosts, left_out = _whole_of_many(hosts)
     damaged += left_out
-    lost = _lost_files([*origin.unreadable, *damaged], files)
+    lost = [*_lost_files([*origin.unreadable, *damaged], files), *lost]
+    lost += [Lost(Loss.DETAILS, None, None, why) for why in origin.copied]
     lost += [Lost(Loss.RUNS, 1, None, why) for why in origin.newer]
     size, unlike, of_sizes = _size_of_job(hosts)
     lost += of_sizes
@@ -258,7 +259,7 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None) -> HostTr
         origin = _read_once(origin, tree, None)
         files = origin.each
         several = len(files) + len(origin.unreadable) - len(copies.twins(files))
-        hosts, notes, _ = _read_files(origin, tree) if several == 1 else ([], [], [])
+        hosts, notes, _, of_files = _read_files(origin, tree) if several == 1 else ([], [], [], [])
         if len(hosts) != 1:
             raise TraceError(
                 f"{source} holds the files of {max(several, len(hosts))} hosts or ranks, and a summary is of one. Give "
@@ -266,7 +267,7 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None) -> HostTr
             )
         (host,) = hosts
         capture, lost = capture_facts.read(origin.capture)
-        trace = _named(_with_losses(host.trace, lost), tree)
+        trace = _named(_with_losses(host.trace, [*of_files, *lost]), tree)
         if damaged := _damaged(trace):
             on_damage.get()(damaged)
         notes = [*host.notes, *map(tree.named, origin.notes), *notes]
@@ -369,10 +370,12 @@ def _fetches_there(origin: find.TraceFiles, tree: remote.Tree) -> bool:
 
 def _read_files(
     origin: find.TraceFiles, tree: remote.Tree, executor: Executor | None = None
-) -> tuple[list[HostTrace], list[str], list[str]]:
-    """What the files hold that a known profiler wrote, the note on others, and why files cannot be read."""
+) -> tuple[list[HostTrace], list[str], list[str], list[Lost]]:
+    """What the files hold that a known profiler wrote, the note on others, why files cannot be read, and what copies
+    lack that were read in the place of such."""
     files = origin.each
     results = dict(zip(files, _results(origin, tree, executor), strict=True))
+    lost = _read_in_their_place(results, origin, tree)
     notes = [_one_of_twins(results, *pair) for pair in copies.twins(files)]
     errors = {file: result for file, result in results.items() if isinstance(result, TraceError)}
     if len(errors) == len(results):
@@ -387,7 +390,26 @@ def _read_files(
         )
     damaged = [str(error).replace(str(file), find.label(file)).rstrip(".") for file, error in errors.items()]
     notes += [f"Skipped {', '.join(unknown)}: not written by {writers}."] if unknown else []
-    return known, [*filter(None, notes)], damaged
+    return known, [*filter(None, notes)], damaged, lost
+
+
+def _read_in_their_place(
+    results: dict[Path, HostTrace | TraceError | None], origin: find.TraceFiles, tree: remote.Tree
+) -> list[Lost]:
+    """Put what the JSON copies of XSpaces of a run hold in the place of those that cannot be read; what they lack."""
+    lost = []
+    broken = [file for file in origin.files if isinstance(results[file], TraceError)] if tree.path.is_dir() else []
+    for file in broken if origin.file_type is formats.XSPACE else ():
+        if (copy := find.copy_of(file)) is None:
+            continue
+        tree.complete([copy])
+        result = _result(partial(_host_trace, file_type=formats.CHROME), copy)
+        if isinstance(result, HostTrace) and result.trace.format == _OF_COPIES:
+            why = str(results[file]).replace(str(file), find.label(file)).partition(". ")[0].rstrip(".")
+            evidence = f"{why}; {copy.name} was read in its place, {find.LACKS}"
+            lost.append(Lost(Loss.DETAILS, None, None, evidence))
+            results[file] = result
+    return lost
 
 
 def _one_of_twins(results: dict[Path, HostTrace | TraceError | None], plain: Path, packed: Path) -> str:

@@ -44,6 +44,8 @@ _PACKED = re.compile(r"\.(?:gz|zst|xz|lzma|bz2|lz4|br|7z|zip|part|partial|crdown
 _TABLE = f"{nsys_jax.FOLDER}/trace.parquet"
 _OF_ARCHIVE = re.compile(r"(?:^|/)(?:thread-metadata\.parquet|device-metadata\.parquet|dump/module_\d+\.[^/]*)$")
 _DEEPEST = 4
+LACKS = "which lacks HLO protos, asynchronous operations of TPUs, the memory of the host and details of devices"
+"""What the JSON of JAX does not hold of its XSpace (chrome/jax_planes.py), as the end of a sentence."""
 # Names that only traces have, of types whose suffixes other files have too.
 _OWN_SUFFIXES: dict[str, tuple[str, ...]] = {
     NSYS_JAX.name: (),
@@ -66,7 +68,8 @@ class TraceFiles:
     `directory` holds them; `runs` are the names of all runs that the path holds, this one first; `notes` say what was
     chosen and what was skipped. `unreadable`: the files that are called as if they held the other hosts or ranks, and
     hold no trace, or that of another profiler, each with what it is. `newer`: the runs that are newer and hold no
-    trace, each with the reason; of directories of Nsight Systems, which stand for files, older ones too.
+    trace, each with the reason; of directories of Nsight Systems, which stand for files, older ones too. `copied`: the
+    XSpaces that are none, and that JSON is read in their place.
     """
 
     directory: Path
@@ -78,6 +81,7 @@ class TraceFiles:
     summaries: tuple[Path, ...] = ()
     newer: tuple[str, ...] = ()
     json: tuple[Path, ...] = ()
+    copied: tuple[str, ...] = ()
 
     @property
     def each(self) -> tuple[Path, ...]:
@@ -189,6 +193,7 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     if len(own_names) > 1:
         notes.append(f"Each process named its run itself: {_short_list(own_names)} were read as one run.")
     other_runs = (each.name for each in runs)
+    copied = _in_place_of(chosen, json or files) if file_type in (CHROME, XSPACE) else {}
     callings = [_Calling.of(file_type, files), _Calling.of(SUMMARY, summaries)]
     return TraceFiles(
         chosen.directory,
@@ -197,7 +202,7 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
         (chosen.name, *other_runs),
         (*notes, *skipped),
         (
-            *_unreadable(path, (*files, *summaries), chosen, callings),
+            *_unreadable(path, (*files, *summaries), chosen, callings, copied),
             *(_lost_copies(chosen, (*files, *summaries)) if file_type is XSPACE else ()),
             *(
                 f"{label(file)} is of another profiler than the {file_type.title} files, with which it is not merged"
@@ -208,6 +213,10 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
         tuple(summaries),
         () if run is not None else tuple(_newer_without_trace(path, chosen, runs)),
         tuple(json),
+        tuple(
+            f"{label(file)} is {_what(file)}; {copy.name} was read in its place, {LACKS}"
+            for file, copy in copied.items()
+        ),
     )
 
 
@@ -511,6 +520,21 @@ def are_of_one(file: Path, others: Iterable[Path]) -> bool:
     return (number, name) in found or (number is not None and number in {other for other, _ in found})
 
 
+def copy_of(file: Path) -> Path | None:
+    """The JSON that JAX writes beside an XSpace, of the same host, if it is there."""
+    names = [f"{stem(file)}{suffix}" for suffix in (".trace.json.gz", ".trace.json")]
+    return next((copy for name in names if (copy := file.with_name(name)).is_file()), None)
+
+
+def _in_place_of(run: _Run, files: Sequence[Path]) -> dict[Path, Path]:
+    """What is called as an XSpace beside the JSON `files` of a run, and is no trace, with that one of them which JAX
+    wrote of it."""
+    known = {file for file, _ in run.files}
+    beside = (file for directory in dict.fromkeys(file.parent for file in files) for file in _entries(directory))
+    spaces = [file for file in beside if file.name.endswith(XSPACE.suffixes) and file not in known]
+    return {file: copy for file in spaces if (copy := copy_of(file)) and copy in files}
+
+
 def _lost_copies(run: _Run, files: Sequence[Path]) -> list[str]:
     """What beside the `files` is called as JAX's JSON of a host of which there is no other file, and is no trace."""
     known = {file for file, _ in run.files}
@@ -523,16 +547,18 @@ def _lost_copies(run: _Run, files: Sequence[Path]) -> list[str]:
     ]
 
 
-def _unreadable(path: Path, files: Sequence[Path], run: _Run, callings: "Sequence[_Calling]") -> tuple[str, ...]:
+def _unreadable(
+    path: Path, files: Sequence[Path], run: _Run, callings: "Sequence[_Calling]", copied: Collection[Path]
+) -> tuple[str, ...]:
     """What lies beside the `files` of a run, and in directories of other ranks below `path`, is called as `callings`
-    say that these are, and is no trace; and those directories without any."""
+    say that these are, and is no trace, but for those `copied`; and those directories without any."""
     directories = {file.parent: None for file in files}
     for directory in list(directories):
         if directory != path and is_part_of_run(directory.name):
             directories |= dict.fromkeys(each for each in _listed(directory.parent) if each.is_dir())
     unpacked = _unpacked_archives(path, files)
     directories |= dict.fromkeys(unpacked)
-    known = {file for file, _ in run.files}
+    known = {*(file for file, _ in run.files), *copied}
     own = {_without_numbers(file.parent.name) for file in files}
     unreadable = {
         file: f"{label(file)} is {_what(file)}"
