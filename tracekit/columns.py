@@ -22,9 +22,11 @@ from tracekit.units import spelt
 
 # What a spreadsheet takes for a formula where a field of CSV starts with it, also in full width or behind what some of
 # them strip, and the mark that keeps it from that: https://owasp.org/www-community/attacks/CSV_Injection
-_FORMULA = re.compile(
-    "[\\s\x00-\x1f\x7f-\xa0\u200b\u2060\ufeff]*[-=+@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b]|[\t\r']"
-)
+_BLANK, _SIGN = "\\s\x00-\x1f\x7f-\xa0\u200b\u2060\ufeff", "-=+@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"
+_FORMULA = re.compile(f"[{_BLANK}]*[{_SIGN}]|[\t\r']")
+# Where `;`, as in most of Europe, or a tab is what separates a list, a field begins behind each of them, in quotes too.
+_SEPARATORS = frozenset(";\t\r\n")
+_INSIDE = re.compile(f"(?<![;{_BLANK}])([;{_BLANK}]++)(?=[{_SIGN}'])")
 _NO_FORMULA = "'"
 _NO_LABELS = pd.CategoricalDtype(pd.Index([], dtype="str"))
 _INTEGERS, _FLOATS = pd.Int64Dtype(), pd.Float64Dtype()
@@ -175,8 +177,13 @@ def _of_labels(labels: tuple[str, ...]) -> pd.CategoricalDtype:
 
 
 def no_formula(text: str) -> str:
-    """`text` as a field of CSV that no spreadsheet takes for a formula."""
-    return _NO_FORMULA + text if _FORMULA.match(text) else text
+    """`text` as a field of CSV that no spreadsheet takes for a formula, nor what stands in it behind a separator of
+    another language."""
+
+    def marked(run: re.Match[str]) -> str:
+        return run[0] if _SEPARATORS.isdisjoint(run[0]) else run[0] + _NO_FORMULA
+
+    return (_NO_FORMULA if _FORMULA.match(text) else "") + _INSIDE.sub(marked, text)
 
 
 def _strings(labels: Sequence[Any]) -> pd.Index:

@@ -3,6 +3,8 @@
 import csv
 import gzip
 import json
+import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,8 @@ import pandas as pd
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from tests.export.frames_of import launches, rows, spans
@@ -95,7 +99,11 @@ def test_csv_holds_every_value_as_text_and_null_as_nothing(name, compressed, tmp
 
 def _unmark(field: str) -> str:
     """What the docs tell readers to do."""
-    return field.removeprefix("'")
+    return re.sub(r"([;\s\x00-\x1f\x7f-\xa0\u200b\u2060\ufeff]*)'", _without_mark, field.removeprefix("'"))
+
+
+def _without_mark(found: re.Match[str]) -> str:
+    return found[1] + ("'" if set(found[1]).isdisjoint(";\t\r\n") else "")
 
 
 def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers(tmp_path):
@@ -106,12 +114,39 @@ def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers(tmp_path):
     assert pd.read_csv(tmp_path / "events.csv", dtype_backend="pyarrow")["start_ps"].tolist()[1] == -7
 
 
-@pytest.mark.parametrize(
-    "text", ["\uff1dcmd", "\ufe66c", " =1", "\xa0=1", "\x85=1", "\u2028=1", "\ufeff@x", "\t", "\n-1"]
-)
+@pytest.mark.parametrize("text", ["\uff1dcmd", "\ufe66c", " =1", "\xa0=1", "\x85=1", "\u2028=1", "\ufeff@x", "\t"])
 def test_what_hides_a_formula_from_a_guard_is_marked_too(text):
     assert no_formula(text) == f"'{text}"
     assert no_formula(f"fusion{text}") == f"fusion{text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("k;=1+cmd|' /C calc'!A0;x", "k;'=1+cmd|' /C calc'!A0;x"),
+        ("a\t=1;\u2028@x\r\n-1", "a\t'=1;\u2028'@x\r\n'-1"),
+        ("\n-1", "'\n'-1"),
+        (";=1", ";'=1"),
+        ("it's; 'b' = c - d", "it's; ''b' = c - d"),
+        ("a;b;\tc", "a;b;\tc"),
+    ],
+)
+def test_behind_what_separates_lists_in_other_languages_no_formula_begins(text, marked):
+    """With `;` between fields, as in most of Europe, a quote inside of a line is a letter."""
+    assert (no_formula(text), _unmark(marked)) == (marked, text)
+
+
+@given(st.text(st.sampled_from("=@- ';\t\n\r\x0bab\uff1d"), max_size=12))
+def test_a_text_without_its_marks_is_what_it_was_and_none_of_its_parts_is_a_formula(text):
+    marked = no_formula(text)
+    assert _unmark(marked) == text
+    assert not [part for part in re.split("[;\t\r\n]", marked) if part.strip()[:1] in {*"=@-\uff1d"}]
+
+
+def test_a_long_text_of_blanks_is_looked_through_once():
+    begin = time.process_time()
+    assert no_formula("a;" + "\t " * 500_000).startswith("a;\t ")
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
