@@ -1,6 +1,7 @@
 """`tracekit view --perfetto`: which UI it finds, what its server answers, and that nothing leaves the machine."""
 
 import gzip
+import http.client
 import re
 import shutil
 import signal
@@ -64,7 +65,17 @@ class TestServed:
 
     @pytest.mark.parametrize(
         "path",
-        ["/", "/ui/none.js", "/ui/../trace/../../etc/passwd", "/trace/%2e%2e/%2e%2e/etc/passwd", "/trace/", "/x/y"],
+        [
+            *(
+                "/",
+                "/ui/none.js",
+                "/ui/../trace/../../etc/passwd",
+                "/trace/%2e%2e/%2e%2e/etc/passwd",
+                "/trace/",
+                "/x/y",
+            ),
+            *("/trace/server.log", "/trace/../server.log", "/trace/%2e%2e/server.log"),
+        ],
     )
     def test_nothing_else_is_served(self, address, path):
         assert ask(address, path)[0] == 404
@@ -72,6 +83,27 @@ class TestServed:
     def test_a_page_that_gives_itself_this_machines_address_reads_nothing(self, address):
         assert ask(address, "/trace/ui.pftrace.gz", Host="evil.example")[0] == 403
         assert ask(address, "/trace/ui.pftrace.gz", Origin="http://evil.example")[0] == 403
+
+    def test_a_request_that_names_two_hosts_is_refused(self, address):
+        place = urlsplit(address)
+        start, own = address.partition("/ui/")[0], place.netloc
+
+        def status(path: str, *hosts: str) -> int:
+            connection = http.client.HTTPConnection(own, timeout=10)
+            connection.putrequest("GET", path, skip_host=True)
+            for host in hosts:
+                connection.putheader("Host", host)
+            connection.endheaders()
+            with closing(connection):
+                return connection.getresponse().status
+
+        path = urlsplit(start).path + "/ui/"
+        assert status(path, own) == 200
+        assert status(f"http://{own}{path}", own) == 200
+        assert status(path, own, "evil.example") == 403
+        assert status(path, "evil.example", own) == 403
+        assert status(path) == 403
+        assert status(f"http://evil.example{path}", own) == 403
 
     def test_who_was_not_given_the_address_gets_nothing(self, address):
         origin = f"http://{urlsplit(address).netloc}"

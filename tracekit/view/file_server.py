@@ -1,8 +1,8 @@
 """The server of the Perfetto UI, run as a script in a process of its own: the UI's files and one directory of traces.
 
-Usage: file_server.py UI DIRECTORY HOST PORT. UI is a directory or a zip file. Prints its address, whose path is a
-token that only those know who were given it, and serves until standard input ends; then it removes DIRECTORY. It
-imports only the standard library, so that it answers at once.
+Usage: file_server.py UI DIRECTORY HOST PORT. UI is a directory or a zip file, traces lie in DIRECTORY/trace. Prints its
+address, whose path is a token that only those know who were given it, and serves until standard input ends; then it
+removes DIRECTORY. It imports only the standard library, so that it answers at once.
 """
 
 import mimetypes
@@ -69,11 +69,16 @@ class Handler(BaseHTTPRequestHandler):
         # A page elsewhere whose name was made to mean this machine must not read the trace (DNS rebinding).
         names = [f"{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost")]
         origin = self.headers.get("Origin")
-        if self.headers.get("Host") not in names or origin not in (None, *(f"http://{name}" for name in names)):
+        hosts = self.headers.get_all("Host") or [""]  # of several, programs on the way may have believed another one
+        if len(hosts) > 1 or hosts[0] not in names or origin not in (None, *(f"http://{name}" for name in names)):
             self.send_error(HTTPStatus.FORBIDDEN)
             return
         try:
-            path = posixpath.normpath(unquote(urlsplit(self.path).path)).lstrip("/")
+            asked = urlsplit(self.path)
+            if asked.netloc not in ("", hosts[0]):  # a whole address counts before the header (RFC 9112, 3.2.2)
+                self.send_error(HTTPStatus.FORBIDDEN)
+                return
+            path = posixpath.normpath(unquote(asked.path)).lstrip("/")
             token, _, rest = path.partition("/")
             top, _, name = rest.partition("/")
             if not secrets.compare_digest(token.encode(), self.token.encode()):
@@ -114,7 +119,7 @@ def _type(name: str) -> str:
 def main(ui: str, directory: str, host: str, port: str) -> None:
     """Serve until standard input ends, then remove `directory` and exit."""
     try:
-        places = {"ui": Files(Path(ui)), "trace": Files(Path(directory))}
+        places = {"ui": Files(Path(ui)), "trace": Files(Path(directory, "trace"))}
         token = secrets.token_urlsafe(24)
         server = ThreadingHTTPServer((host, int(port)), partial(Handler, token=token, places=places))
         threading.Thread(target=server.serve_forever, daemon=True).start()

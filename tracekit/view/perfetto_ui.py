@@ -59,10 +59,11 @@ def serve(
         # -P: this file's own directory is no place for modules. The server also removes the directory if this process
         # is killed while it exports.
         command = [sys.executable, "-P", str(_SERVER), str(ui), str(directory), server_process.HOST, str(port)]
+        (served := directory / "trace").mkdir()  # without what the server says
         with server_process.server("The server of the Perfetto UI", command, directory) as (process, root):
             print("Exporting the trace for Perfetto ...", file=sys.stderr, flush=True)
             name = f"{spelt(trace_name(trace_dir))}.pftrace.gz"
-            export(trace_dir, run, directory / name)
+            export(trace_dir, run, served / name)
             # Below /ui/ the UI installs no service worker, which would answer for other pages of this address later.
             address = f"{root}/ui/#!/?url={quote(f'{root}/trace/{quote(name)}', safe='')}"
             print(f"Serving {safe(str(trace_dir))} in Perfetto: {address}\nPress Ctrl-C to stop.", flush=True)
