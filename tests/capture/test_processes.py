@@ -74,7 +74,9 @@ def test_processes_that_do_not_join_are_said_to_leave_runs_of_their_own(tmp_path
     code, _, err = capture(tmp_path, "--processes", "2", "--out", "trace", script)
     assert code == 0, err
     assert len(list((tmp_path / "trace" / "plugins" / "profile").iterdir())) == 2
-    assert "the 2 processes were not joined, and left 2 runs" in err
+    assert (
+        "the 2 processes were not joined, and left 2 runs, of which a report shows one (--run NAME): the script" in err
+    )
 
 
 MATMUL = """

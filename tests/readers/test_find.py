@@ -158,6 +158,22 @@ def test_an_empty_file_of_a_host_is_noted(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("a.json", KINETO.decode().encode("utf-16"), "a.json is text in UTF-16, and traces are UTF-8"),
+        ("a.json", KINETO.decode().encode("utf-16-le"), "a.json is text in UTF-16, and traces are UTF-8"),
+        ("a.jsonl", b'{"ph": "X"}\n{"ph": "X"}\n', "a.jsonl is JSON lines, an object in each"),
+        ("a.json", b"{}", "no file in it or below it is one"),
+        ("a.json", b"{\n}", "no file in it or below it is one"),
+    ],
+)
+def test_a_directory_of_json_that_no_profiler_writes_so_is_told_why_it_holds_no_trace(tmp_path, name, content, what):
+    write_file(tmp_path / name, content)
+    with pytest.raises(TraceError, match=rf"contains no trace: {what}"):
+        find(tmp_path)
+
+
 def test_other_json_beside_traces_is_no_rank(tmp_path):
     for name in ("rank0.json", "rank1.json"):
         write_file(tmp_path / name, KINETO)

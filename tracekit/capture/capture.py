@@ -260,7 +260,10 @@ def _several(count: int, out: Path | str, words: Sequence[str], framework: str) 
             if framework == "torch"
             else "jax.distributed.initialize() without arguments before its first jax device"
         )
-        say(f"the {count} processes were not joined, and left {len(new)} runs: the script did not call {joining}.")
+        say(
+            f"the {count} processes were not joined, and left {len(new)} runs, of which a report shows one "
+            f"(--run NAME): the script did not call {joining}. Call that, and capture again."
+        )
     return Captured(out, new[-1], exit_code)
 
 

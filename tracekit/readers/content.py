@@ -100,6 +100,16 @@ def _unpacked(packed: bytes) -> bytes:
     return text
 
 
+def unlike_json(path: Path) -> str:
+    """How a file writes JSON as no profiler does, as the end of the sentence "it is ..."; "" of other files."""
+    beginning = content(path)
+    if beginning.head[:2] in (b"\xff\xfe", b"\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0["):
+        return "text in UTF-16, and traces are UTF-8: convert it, as by `iconv -f UTF-16 -t UTF-8`"
+    if re.match(rb"\{[^\r\n]*\}\s*\n\s*\{", beginning.text):
+        return "JSON lines, an object in each, and a trace is one object or array with all events: join them"
+    return ""
+
+
 def description(path: Path) -> str:
     """What a file that is not a trace seems to be, as the end of the sentence "it is ..."."""
     found = path.stat()

@@ -15,7 +15,7 @@ from tracekit.errors import TraceError
 from tracekit.files import SUMMARY as REPORT_SUMMARY
 from tracekit.files import refuse_saved_report
 from tracekit.readers import capture_facts, formats, nsys_jax
-from tracekit.readers.content import OTHER_JSON, READ_BYTES, TEXT, description
+from tracekit.readers.content import OTHER_JSON, READ_BYTES, TEXT, description, unlike_json
 from tracekit.readers.formats import (
     CHROME,
     FILE_TYPES,
@@ -260,6 +260,9 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
     for file in entries:
         if file.name.endswith(_TRACE_SUFFIXES) and not (file.is_file() and file.stat().st_size):
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
+    for file in files:
+        if ".json" in file.name and (what := unlike_json(file)):
+            return f"{path} contains no trace: {file.name} is {what}. {_NEXT}"
     return f"{path} contains no trace: no file in it or below it is one. {_NEXT}"
 
 
