@@ -210,6 +210,29 @@ def is_legal(path, value):
     return is_lacking or key in (MAY_LACK if value is ... else MAY_BE_ANY)
 
 
+@pytest.mark.parametrize(
+    ("filling", "evidence"),
+    [
+        (b"\0", "zeros in place of what stood there"),
+        (b" ", "blanks in place of what stood there"),
+        (b'<body class="error">{503: [ Unavailable </body> ', "in stretches that hold no event"),
+    ],
+)
+@pytest.mark.parametrize("shift", [0, 7, 100])
+def test_a_stretch_that_is_gone_costs_what_fits_into_it(tmp_path, filling, evidence, shift):
+    records = [kernel(1000 * at, 1000 * at + 900, at) for at in range(1, 201)]
+    path = tmp_path / "10_results.json"
+    text = json.dumps({"rocprofiler-sdk-tool": [process(kernel_dispatch=records)]}).encode()
+    begin, end = (text.index(b'"start_timestamp": %d,' % time) + shift for time in (60_000, 100_000))
+    path.write_bytes(text[:begin] + (filling * 20_000)[: end - begin] + text[end:])
+    found = read(path)
+    told = lost(found)
+    assert end - begin <= told[evidence] <= end - begin + 800
+    assert 35 <= told["about as many as fit into the bytes that are lost"] <= 45
+    assert 158 <= len(found.events) <= 161
+    assert completeness(timeline_of(found)).shares
+
+
 def test_any_one_value_that_is_damaged_costs_itself_and_is_told(tmp_path):
     """Nothing that changes a figure is silent, but another list that was not traced, and another legal value."""
     own = whole()

@@ -16,6 +16,7 @@ EVENTS = (
     '{"dur": 1.23456789, "ts": -3, "ph": "X", "ts": 5, "args": [], "tid": 17343844709549807314}',
     "{}",
 )
+REGULAR = EVENTS[:-1]
 ESCAPED = '{"n\\u0061me": "called so by an escape", "ph": "X", "ts": 1, "d\\u0075r": 2}'
 WRONG = (b"NaN", b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"\xff", b"\x00", b"\\q", b"\\ud800", b"01", b"1e999", b":")
 WRONG += (b"},{", b"7,", b"-", b"1" * 40, b"[" * 300 + b"]" * 300)
@@ -42,11 +43,16 @@ def read(path, monkeypatch, scanned):
 
 
 def test_regular_events_are_scanned_and_no_others(tmp_path):
-    text = ", ".join([*EVENTS, '{"ph": "X", "args": {"v": NaN}}', *EVENTS]).encode()
+    text = ", ".join([*REGULAR, '{"ph": "X", "args": {"v": NaN}}', *REGULAR]).encode()
     events, end, is_odd = scanner.scan(text)
-    assert [sum(map(len, events)), is_odd] == [len(EVENTS), True]
+    assert [sum(map(len, events)), is_odd] == [len(REGULAR), True]
     assert text[end:].startswith(b', {"ph": "X", "args": {"v": NaN}}')
-    assert events[0].column("name").to_pylist() == [b'"aten::mm"', rb'"d\u00e9\""', b'{"a": [true, -1.5e-3]}', b"", b""]
+    assert events[0].column("name").to_pylist() == [b'"aten::mm"', rb'"d\u00e9\""', b'{"a": [true, -1.5e-3]}', b""]
+
+
+def test_what_has_no_phase_is_left_to_msgspec_as_events_may_stand_inside():
+    events, end, is_odd = scanner.scan(f'{REGULAR[0]}, {{"a": [{REGULAR[0]}]}}, {REGULAR[0]}'.encode())
+    assert (sum(map(len, events)), end, is_odd) == (1, len(REGULAR[0]), True)
 
 
 def test_a_key_with_an_escape_is_left_to_msgspec():

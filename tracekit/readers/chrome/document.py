@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from tracekit import heap
 from tracekit.columns import by_label, categorical, texts_at
 from tracekit.errors import TraceError
-from tracekit.readers.chrome import scanner
+from tracekit.readers import losses
+from tracekit.readers.chrome import overlong, scanner
 from tracekit.readers.chrome.json_text import Event, Skipped, Text
 from tracekit.readers.content import Content
 from tracekit.readers.json_repair import BROKEN, repaired, shallow
@@ -219,6 +220,9 @@ def load(path: Path) -> Document:
             column.count(_IS_ODD[name]) for name, column in columns.items() if name in _IS_ODD
         ),
     }
+    longest = np.concatenate([part.longest for part in parts])
+    names = list(columns["name"].places)
+    quoted = sum(part.quoted for part in parts) + overlong.quoted(names)
     is_empty_list = text.keyed and not (text.cut or text.skipped)
     empty = is_empty_list and not any(len(part.args) for part in parts)
     if not empty and not any(columns["ph"].places):
@@ -238,6 +242,7 @@ def load(path: Path) -> Document:
     del starts, times
     if len(far) >= _MANY:  # of a million events 30 MB, on top of which a reader would stand
         heap.give_back()
+    lost = overlong.lost(text, len(far), longest, names, quoted)
     return Document(
         head=text.head,
         **texts,
@@ -249,8 +254,12 @@ def load(path: Path) -> Document:
         far=far,
         base_ps=base_ps,
         arguments=tuple(part.args for part in parts),
-        notes=_notes(text, texts["ph"], int(far.sum()), damaged),
-        lost=_lost(text, len(texts["ph"]), int(far.sum()), damaged),
+        notes=(
+            *_notes(text, texts["ph"], int(far.sum()), damaged),
+            *losses.notes(lost),
+            *overlong.note(text, len(far), longest),
+        ),
+        lost=(*lost, *_lost(text, len(far), int(far.sum()), damaged)),
         skipped=text.skipped,
     )
 
@@ -258,8 +267,6 @@ def load(path: Path) -> Document:
 def _lost(text: Text, events: int, far: int, damaged: Mapping[str, int]) -> tuple[Lost, ...]:
     """What of the file is damaged; `damaged`: how many events lack what."""
     lost = [Lost(Loss.BYTES, None, None, text.cut)] if text.cut else []
-    if text.zeros:
-        lost.append(Lost(Loss.BYTES, text.zeros, None, "zeros in place of what stood there"))
     if text.behind:
         lost.append(Lost(Loss.BYTES, text.behind, None, _BEHIND))
     if skipped := text.skipped.total():
@@ -334,12 +341,14 @@ def _packed(array: pa.Array) -> _Packed:
 
 class _Part(NamedTuple):
     """Some of the events, as columns; `times`: the duration in picoseconds as `dur`, `has_dur`, and the words of the
-    start; `odd_args`: how many args are no object."""
+    start; `odd_args`: how many args are no object; `longest` and `quoted`: the sizes of the longest (overlong)."""
 
     texts: dict[str, pa.DictionaryArray]
     times: dict[str, NDArray[Any]]
     args: _Packed
     odd_args: int
+    longest: NDArray[np.int64]
+    quoted: int
 
 
 def _part(events: list[Event] | scanner.Events) -> _Part:
@@ -353,7 +362,7 @@ def _part(events: list[Event] | scanner.Events) -> _Part:
     is_short = durations.there & (durations.high == 0) & (durations.low < _FAR_PS)
     duration_ps = np.where(is_short, durations.low.view(np.int64), np.where(durations.there, -1, 0))
     times = {"dur": duration_ps, "has_dur": durations.there, **starts._replace(high=_narrowed(starts.high))._asdict()}
-    return _Part(texts, times, _packed(args), _odd(args))
+    return _Part(texts, times, _packed(args), _odd(args), *overlong.sizes(args, texts["ph"]))
 
 
 def _narrowed(high: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:

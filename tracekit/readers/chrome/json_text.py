@@ -22,6 +22,7 @@ from tracekit.jit import pays
 from tracekit.readers import unpacking
 from tracekit.readers.chrome import scanner
 from tracekit.readers.json_repair import BROKEN, repaired, shallow
+from tracekit.readers.stretches import Stretches, empty
 
 NOTHING = msgspec.Raw(b"")
 
@@ -44,10 +45,13 @@ _PIECE_BYTES = 1 << 20
 SCAN_FROM_BYTES = 64 << 20
 _OF_GZ = 10  # so many bytes, about, one of a packed file holds
 _LONGEST_EVENT = 16 << 20  # of bytes; what goes on without an event's end for longer holds no more of them
+# What is no JSON and shorter is an event that is damaged.
+LONG_BYTES = 1024
 _NEXT = "Give the file that the profiler itself wrote, *.json or *.json.gz."
 # What is no object is no event, but legal JSON: it is counted, and costs no error.
 _EVENTS = msgspec.json.Decoder(list[Event | bool | int | float | str | list[Any] | None])
 _EVENT = msgspec.json.Decoder(Event)
+_VALUES = msgspec.json.Decoder(list[msgspec.Raw])
 
 _NAME = "traceEvents"
 _KEY, _PHASE_KEY = b'"traceEvents"', b'"ph"'
@@ -92,11 +96,11 @@ class Text:
 
     `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `skipped`: how many
     events were no JSON and could be repaired, or not (by what they were); `others`: how many values among them are no
-    objects. `unread`:
-    how many events stand in another list `traceEvents` than the one that was read, None if it is not known. `behind`:
-    how many bytes stand behind the end of the JSON. `cut`: how the file ends too early, "" if it does not. `zeros`: how
-    many bytes of 0 are in what was repaired: a part of the file that was never written, in which there may have been
-    events.
+    objects, `nested`: how many events stand inside of those, or of objects that are none. `unread`: how many events
+    stand in another list `traceEvents` than the one that was read, None if it is not known. `behind`: how many bytes
+    stand behind the end of the JSON. `cut`: how the file ends too early, "" if it does not. `stretches`: the parts of
+    the file that are empty. `odd`: how many bytes what was repaired or skipped takes beside those, where it is long,
+    and `mended`: how much of it was repaired.
     """
 
     path: Path
@@ -108,7 +112,10 @@ class Text:
     unread: int | None = 0
     behind: int = 0
     cut: str = ""
-    zeros: int = 0
+    nested: int = 0
+    stretches: Stretches = field(default_factory=lambda: Stretches(_PHASE_KEY))
+    odd: list[int] = field(default_factory=list)
+    mended: int = 0
     _tried: int = 0
     _other: bytes = b""
 
@@ -128,7 +135,7 @@ class Text:
             self.unread = len(msgspec.json.decode(self._other, type=list[msgspec.Raw]))
 
     def _first_list(self) -> Iterator[list[Event] | scanner.Events]:
-        pieces = self._pieces()
+        pieces = self._seen(self._pieces())
         text = next(pieces, b"").removeprefix(b"\xef\xbb\xbf").lstrip()
         if not text:
             raise TraceError(f"{self.path} is empty{f': {self.cut}' if self.cut else ''}. {_NEXT}")
@@ -229,6 +236,11 @@ class Text:
             if size:
                 yield b"".join(parts)
 
+    def _seen(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self.stretches.see(piece)
+            yield piece
+
     def _unpacked(self, file: BinaryIO) -> Iterator[bytes]:
         """What the gzip members of `file` hold up to where they are damaged."""
         try:
@@ -296,7 +308,7 @@ class Text:
                     return _Run(events, unread=bytes(run[begin:end]))
                 likely = _likely(run, ends, end, whole) if ends else None
                 if len(ends) == _TRIES or not self._repair(events, run[begin:end]):
-                    self.skipped[_identity(run[begin : likely.stop if likely else end])] += 1
+                    self._skip(run[begin : likely.stop if likely else end])
                 if likely is None:
                     return _Run(events)
                 good = likely
@@ -309,7 +321,15 @@ class Text:
         """The events in the array `text`."""
         values = _EVENTS.decode(text)
         events = [value for value in values if type(value) is Event]
-        self.others += len(values) - len(events)
+        others = len(values) - len(events)
+        self.others += others
+        # What an event without a phase lacks is shared, so that it is found at once.
+        if others or any(event.ph is NOTHING for event in events):
+            for value, raw in zip(values, _VALUES.decode(text), strict=True):
+                if not isinstance(value, Event):
+                    self.nested += max(bytes(raw).count(_PHASE_KEY) - 1, 0)  # beside the one that is counted
+                elif value.ph is NOTHING:
+                    self.nested += bytes(raw).count(_PHASE_KEY)
         return events
 
     def _until(self, events: list[Event], run: bytearray, at: int, where: int) -> int:
@@ -337,8 +357,22 @@ class Text:
         except BROKEN:
             return False
         self.repaired += 1
-        self.zeros += text.count(0)
+        self.mended += self._add_odd(text)
         return True
+
+    def _skip(self, text: bytearray) -> None:
+        """Count the events in `text`, each by what it was, or one where none can be told."""
+        parts = _BETWEEN.split(text)
+        for part in [each for each in parts if _PHASE_KEY in each] or parts[:1]:
+            self.skipped[_identity(part)] += max(part.count(_PHASE_KEY), 1)
+        self._add_odd(text)
+
+    def _add_odd(self, text: bytearray) -> bool:
+        """Keep how long a text is beside what is empty of it, where that is long; whether it is."""
+        is_long = len(text) >= LONG_BYTES and (size := len(text) - empty(bytes(text))) >= LONG_BYTES
+        if is_long:
+            self.odd.append(size)
+        return is_long
 
     def _own(self, text: bytes) -> bytes:
         """What follows the list of events and belongs to it; what stands behind is counted."""
@@ -442,7 +476,7 @@ class _End(NamedTuple):
     ended: bool
 
 
-def _identity(text: bytearray) -> Skipped:
+def _identity(text: bytes | bytearray) -> Skipped:
     """What the text of an event that is no JSON says of what it is."""
     found = [each.search(text) for each in _IDENTITY]
     return Skipped(*(match and match[1].strip(b'"').decode("utf-8", "replace") for match in found))

@@ -228,6 +228,8 @@ def _scan(text: Any, words: Any, at: int, keys: Any, spans: Any) -> tuple[int, i
                 return count, done, -at
         wants = _NEXT
         if depth == 0:
+            if spans[0, row, 1] == 0:  # without a phase it is no event: what is inside may be some
+                return count, done, _ODD
             row += 1
             end = at
         elif depth == 1 and field >= 0:

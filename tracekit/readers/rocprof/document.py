@@ -20,12 +20,17 @@ from tracekit.files import opened
 from tracekit.readers import json_repair, unpacking
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
+from tracekit.readers.stretches import Stretches, empty
 from tracekit.vocabulary.losses import Loss
 
 SUFFIXES = (".json", ".json.gz")
 # Of so many processes of one machine none has a file together. Each has tables of its own.
 _MOST_PROCESSES = 1000
 _KEY = re.compile(rb'[{,]\s*"rocprofiler-sdk-tool"\s*:')
+_OF_RECORDS = b'"start_timestamp"'
+_PIECE_BYTES = 1 << 20
+# What is left out of a file is more than the record that is damaged where it is so long, and as long as so many.
+_LONG_BYTES, _OFTEN = 1024, 8
 _CLONE = re.compile(r"( \[clone \.kd\]|\.kd)$")
 PROCESS_BITS = 40  # ids of correlation count the calls of one process
 
@@ -268,20 +273,22 @@ def _once(found: Sequence[Process]) -> list[Process]:
 
 def _all(path: Path) -> tuple[list[Process], list[Lost]]:
     text, cut = _text(path)
+    stretches = Stretches(_OF_RECORDS)
+    for begin in range(0, len(text), _PIECE_BYTES):
+        stretches.see(text[begin : begin + _PIECE_BYTES])
     for attempt in (text, text.decode("utf-8", "replace").encode()):  # names of kernels may hold any bytes
         try:
             document = msgspec.json.decode(attempt, type=_Document).processes
             each = document if isinstance(document, list) else [document]
-            return each, [*_cut(cut), *_fewer(each, Counter())]
+            return each, [*_cut(cut), *stretches.lost(_count(each)), *_fewer(each, Counter())]
         except json_repair.BROKEN:
             text = attempt
     repaired, why = json_repair.whole(text)
     lost = _cut(cut)
     if why and not cut:  # of a text with an end it is known how much is not read
         lost.append(Lost(Loss.BYTES, max(len(text) - len(repaired), 1), len(text), why))
-    if zeros := text.count(0):  # a part of the file that was never written
-        lost.append(Lost(Loss.BYTES, zeros, len(text), "zeros in place of what stood there"))
-    if repaired != text and not lost:
+    left_out = 0 if lost else len(text) - len(repaired) - empty(text)
+    if repaired != text and not (lost or stretches.runs or stretches.zeros):
         lost.append(Lost(Loss.DETAILS, None, None, "not valid JSON, which was repaired"))
     salvage = _Salvage()
     try:
@@ -302,7 +309,15 @@ def _all(path: Path) -> tuple[list[Process], list[Lost]]:
             f"{path} is laid out as no version of rocprofv3 that tracekit knows{wrong}. Please report it, with the "
             "file if it may be shared."
         )
+    records = _count(each)
+    is_long = left_out >= max(_LONG_BYTES, _OFTEN * stretches.mean(records))
+    lost += stretches.lost(records, left_out if is_long else 0)
     return each, [*lost, *salvage.lost(), *_fewer(each, salvage.entries)]
+
+
+def _count(found: Sequence[Process]) -> int:
+    """How many records processes hold."""
+    return sum(len(records) for process in found for records in process.lists.values())
 
 
 def _fewer(found: Sequence[Process], told: Counter[str]) -> list[Lost]:
