@@ -505,3 +505,14 @@ def test_what_stands_behind_a_document_costs_nothing_of_it_and_is_told(tmp_path,
     assert (values_of(found.name), found.head) == (values_of(whole.name), whole.head)
     assert found.notes == ((BEHIND.format(size, "s" * (size != 1)),) if size else ())
     assert [lost[:2] for lost in found.lost] == ([(Loss.BYTES, size)] if size else [])
+
+
+def test_an_event_that_is_wrong_at_a_byte_is_repaired_once_and_not_with_those_behind_it(tmp_path, monkeypatch):
+    tried = []
+    its = json_text.repaired
+    monkeypatch.setattr(json_text, "repaired", lambda text: tried.append(len(text)) or its(text))
+    broken = event("b", "0x5 5")
+    document = load(tmp_path, f"[{', '.join([A, broken] * 20 + [C] * 20)}]")
+    assert document.notes == (LEFT_OUT.format(20),)
+    assert tried.count(len(broken)) == 20
+    assert sum(tried) < 21 * len(broken)

@@ -302,12 +302,12 @@ class Text:
                 self.cut = self.cut or "it is damaged in too many places"
                 return _Run(events, rest=b"")
             ends = _ends(run, where, end, whole)
-            good = next((place for place in ends if self._repair(events, run[begin : place.stop])), None)
+            good, may_go_on = self._repair_first(events, run, begin, ends)
             if good is None:
                 if len(ends) < _TRIES and not final:
                     return _Run(events, unread=bytes(run[begin:end]))
                 likely = _likely(run, ends, end, whole) if ends else None
-                if len(ends) == _TRIES or not self._repair(events, run[begin:end]):
+                if len(ends) == _TRIES or not may_go_on or self._repair(events, run[begin:end]):
                     self._skip(run[begin : likely.stop if likely else end])
                 if likely is None:
                     return _Run(events)
@@ -350,15 +350,31 @@ class Text:
     def _nested(self) -> None:
         self.repaired += 1
 
-    def _repair(self, events: list[Event], text: bytearray) -> bool:
-        """Append the event in `text` to `events`, if it can be made one; whether it could."""
+    def _repair_first(
+        self, events: list[Event], run: bytearray, begin: int, ends: list["_End"]
+    ) -> tuple["_End | None", bool]:
+        """Append the event of `run` from `begin` to the first of `ends` with which it can be made one; that end, None
+        without any, and whether the event may end later.
+
+        Of an event that is wrong at some byte, and does not just end too early, a longer one is wrong there as well.
+        """
+        for place in ends:
+            wrong = self._repair(events, run[begin : place.stop])
+            if not wrong:
+                return place, True
+            if _WHERE.search(wrong):
+                return None, False
+        return None, True
+
+    def _repair(self, events: list[Event], text: bytearray) -> str:
+        """Append the event in `text` to `events`, if it can be made one, else what is wrong; "" if it could."""
         try:
             events.append(_EVENT.decode(repaired(bytes(text).strip(_BLANKS))))
-        except BROKEN:
-            return False
+        except BROKEN as error:
+            return str(error)
         self.repaired += 1
         self.mended += self._add_odd(text)
-        return True
+        return ""
 
     def _skip(self, text: bytearray) -> None:
         """Count the events in `text`, each by what it was, or one where none can be told."""
