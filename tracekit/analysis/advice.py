@@ -149,9 +149,9 @@ def advice(
         cells = overlap.partition(timeline)
         cells = cells[cells["device"].isin(timeline.rows.devices)]
     findings = [
-        exposed_collectives(cells, why.collectives, why_unseen(timeline)),
+        exposed := exposed_collectives(cells, why.collectives, why_unseen(timeline)),
         late := late_peer(cells, why.collectives),
-        None if late else waiting(cells, why.collectives),
+        None if exposed or late else waiting(cells, why.collectives),
         slow_link(cells, why.collectives, late),
         exposed_copies(timeline, cells),
         # Before streams: on any stream, copies of pageable memory block the host.
