@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from tracekit.report.sections.key_figures import KeyFigure
     from tracekit.timeline.instances import CollectiveInstances
     from tracekit.timeline.rows import Rows
-    from tracekit.timeline.step_boundaries import StepBoundaries
+    from tracekit.timeline.step_boundaries import StepBoundaries, StepsOfProgram
     from tracekit.timeline.syncs import Syncs
     from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
     from tracekit.timeline.unions import DeviceUnions, Unions
@@ -119,7 +119,7 @@ _NAMES = {
     "report.sections.key_figures": "KeyFigure",
     "timeline.instances": "CollectiveInstances",
     "timeline.rows": "Rows",
-    "timeline.step_boundaries": "StepBoundaries",
+    "timeline.step_boundaries": "StepBoundaries StepsOfProgram",
     "timeline.syncs": "Syncs",
     "timeline.timeline": "Source Timeline Windows timeline_of",
     "timeline.unions": "DeviceUnions Unions",
@@ -185,6 +185,7 @@ __all__ = [
     "Source",
     "StepBoundaries",
     "Steps",
+    "StepsOfProgram",
     "Stretch",
     "Syncs",
     "Table",

@@ -13,6 +13,7 @@ from tracekit.columns import frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows, clock_of_hosts
 from tracekit.timeline.step_boundaries import BOUNDARY_COLUMNS, StepBoundaries
+from tracekit.timeline.step_boundaries import runs as runs_of
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import CELLS, DeviceUnions, Unions
 from tracekit.vocabulary.host_calls import launches
@@ -261,7 +262,7 @@ def _cut_steps(
     annotated = table["hosts"].notna().to_numpy(bool)
     inner_of = {int(place): members for members in series(table) for place in members}
     cut_steps: list[int] = []
-    for _, places, _ in boundaries.runs(rows):
+    for _, places, _ in runs_of(boundaries, rows):
         unmarked = hosts < int(hosts[places].max())
         runs: list[list[int]] = []
         for inwards, is_end in ((places, False), (places[::-1], True)):
@@ -353,7 +354,9 @@ def _by_device(
 ) -> pd.DataFrame:
     """One row per step and device of its clock, or its program (DEVICE_COLUMNS)."""
     times = boundaries.table[["start_ps", "end_ps"]].to_numpy(np.int64)
-    windows_of = {device: (steps, times[steps]) for _, steps, devices in boundaries.runs(rows) for device in devices}
+    windows_of = {
+        device: (steps, times[steps]) for _, steps, devices in runs_of(boundaries, rows) for device in devices
+    }
     names: list[str] = []
     parts: list[dict[str, NDArray[Any]]] = []
     for code, device in enumerate(rows.devices):

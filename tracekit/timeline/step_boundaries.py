@@ -86,30 +86,31 @@ class StepBoundaries:
     ends: Mapping[Marker, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
     programs: tuple["StepsOfProgram", ...] = ()
 
-    def runs(self, rows: Rows) -> list[Run]:
-        """The steps that follow each other and do not overlap, and the devices that work in them: those of a clock, or
-        of each program on it."""
-        apart = {int(step) for program in self.programs for step in program.steps}
-        found = [
-            Run(str(clock), steps.index.to_numpy(np.int64), rows.on_clock(str(clock)))
-            for clock, steps in self.table.groupby("clock", sort=False)
-            if int(steps.index[0]) not in apart
-        ]
-        for program in self.programs:
-            devices = [number for number, name in enumerate(rows.devices) if name in program.devices]
-            if len(program.steps):
-                found.append(Run(str(self.table["clock"].iloc[program.steps[0]]), program.steps, devices))
-        return found
-
 
 @dataclass(frozen=True)
 class StepsOfProgram:
-    """The steps, row numbers of the table, of one of several programs of a clock, which `processes` mark and in which
+    """The `steps`, row numbers of the table, of one of several programs of a clock, which `processes` mark and in which
     `devices` work."""
 
     steps: NDArray[np.int64]
     processes: frozenset[Process]
     devices: frozenset[str]
+
+
+def runs(steps: StepBoundaries, rows: Rows) -> list[Run]:
+    """The steps that follow each other and do not overlap, and the devices that work in them: those of a clock, or of
+    each program on it."""
+    apart = {int(step) for program in steps.programs for step in program.steps}
+    found = [
+        Run(str(clock), of_clock.index.to_numpy(np.int64), rows.on_clock(str(clock)))
+        for clock, of_clock in steps.table.groupby("clock", sort=False)
+        if int(of_clock.index[0]) not in apart
+    ]
+    for program in steps.programs:
+        devices = [number for number, name in enumerate(rows.devices) if name in program.devices]
+        if len(program.steps):
+            found.append(Run(str(steps.table["clock"].iloc[program.steps[0]]), program.steps, devices))
+    return found
 
 
 def boundaries(spans: pd.DataFrame, evidence: Evidence) -> StepBoundaries:
