@@ -12,8 +12,7 @@ from tracekit import notebook
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows, clock_of_hosts
-from tracekit.timeline.step_boundaries import BOUNDARY_COLUMNS, StepBoundaries
-from tracekit.timeline.step_boundaries import runs as runs_of
+from tracekit.timeline.step_boundaries import BOUNDARY_COLUMNS, StepBoundaries, runs_of
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import CELLS, DeviceUnions, Unions
 from tracekit.vocabulary.host_calls import launches

@@ -97,7 +97,7 @@ class StepsOfProgram:
     devices: frozenset[str]
 
 
-def runs(steps: StepBoundaries, rows: Rows) -> list[Run]:
+def runs_of(steps: StepBoundaries, rows: Rows) -> list[Run]:
     """The steps that follow each other and do not overlap, and the devices that work in them: those of a clock, or of
     each program on it."""
     apart = {int(step) for program in steps.programs for step in program.steps}
