@@ -66,6 +66,16 @@ _NONE_INSIDE = "No step lies whole inside the part of the trace that this report
 
 
 @dataclass(frozen=True)
+class StepsOfProgram:
+    """The `steps`, row numbers of the table, of one of several programs of a clock, which `processes` mark and in which
+    `devices` work."""
+
+    steps: NDArray[np.int64]
+    processes: frozenset[Process]
+    devices: frozenset[str]
+
+
+@dataclass(frozen=True)
 class StepBoundaries:
     """The s steps of a trace, by clock and in order, and what belongs to them.
 
@@ -84,17 +94,7 @@ class StepBoundaries:
     nested: int = 0
     lacking: str = ""
     ends: Mapping[Marker, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
-    programs: tuple["StepsOfProgram", ...] = ()
-
-
-@dataclass(frozen=True)
-class StepsOfProgram:
-    """The `steps`, row numbers of the table, of one of several programs of a clock, which `processes` mark and in which
-    `devices` work."""
-
-    steps: NDArray[np.int64]
-    processes: frozenset[Process]
-    devices: frozenset[str]
+    programs: tuple[StepsOfProgram, ...] = ()
 
 
 def runs_of(steps: StepBoundaries, rows: Rows) -> list[Run]:
