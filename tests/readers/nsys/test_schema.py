@@ -8,6 +8,7 @@ import pytest
 from tests.readers.nsys.exports import Tables
 from tracekit.errors import TraceError
 from tracekit.readers import nsys
+from tracekit.readers.nsys import sqlite_export
 
 KERNELS, RANGES, CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
 UNNEEDED = ("OSRT_API", "sorted", "kernels", "counted")  # a table, an index, a view and a trigger
@@ -186,3 +187,14 @@ def test_what_is_damaged_and_not_needed_is_a_note(export):
     trace = nsys.read(export)
     assert not len(trace.losses)
     assert "Damaged in the export, but not needed: OSRT_API." in trace.notes
+
+
+def test_an_export_that_tells_no_number_of_its_pages_is_read(export):
+    """SQLite counts them itself then; its entries are looked through as those of a damaged file are."""
+    whole = frames(nsys.read(export))
+    data = bytearray(export.read_bytes())
+    data[28:32] = bytes(4)
+    export.write_bytes(data)
+    with sqlite_export.opened(export, True) as opened:
+        assert KERNELS in opened.tables
+    assert frames(nsys.read(export)) == whole

@@ -135,7 +135,8 @@ def _is_without_table(page: Page, entries: Sequence[_Entry]) -> bool:
     no views."""
     head = page(1)
     count = _number(head, 28, 4)
-    if not head or _number(head, 52, 4) or count >= _PAGES << 24:  # then other pages may begin as those of rows do
+    # Where the file is not told to have pages, SQLite counts them; and other pages may begin as those of rows do.
+    if not head or not count or _number(head, 52, 4) or count >= _PAGES << 24:
         return False
     reached = np.zeros(count + 1, bool)
     reached[:2] = True
