@@ -260,11 +260,13 @@ def waiting(partition: pd.DataFrame, collectives: Collectives) -> Finding | None
     """
     waits = collectives.table[collectives.table["exposed_wait_ps"].notna()]
     exposed = waits["exposed_wait_ps"].to_numpy(np.int64)
-    most_ps = partition[PARTS["collective"]].sum(axis=1).sum()
-    cost, share = _cost([min(iv.sum_exactly(exposed), int(most_ps))], partition)
+    waited_ps, most_ps = iv.sum_exactly(exposed), _cost(partition[PARTS["collective"]].sum(axis=1), partition)[0]
+    cost, share = _cost([min(waited_ps, most_ps)], partition)
     if share < WAITING:
         return None
     order = np.argsort(-exposed, kind="stable")
+    # As fractions: times of days in ps, summed over thousands of devices, are beyond int64.
+    exposed = exposed.astype(np.float64)
     longest = order[: int(np.argmax(2 * np.cumsum(exposed[order]) >= exposed.sum())) + 1]
     evidence: dict[str, Any] = {"longest": len(longest), "n": len(waits)}
     for name, column in (("category", "category"), ("device", "last")):
@@ -297,7 +299,7 @@ def slowing_down(partition: pd.DataFrame, steps: Steps) -> Finding | None:
     if not len(slower):
         return None
     row = records(slower)[int(np.argmax(slower["excess_ps"].to_numpy()))]
-    cost, share = _cost(slower["excess_ps"] * slower["devices"], partition)
+    cost, share = _cost([each["excess_ps"] * each["devices"] for each in records(slower)], partition)
     names = ("name", "steps", "first_ps", "last_ps", "part", "grown_ps", "same_events")
     evidence = {name: row[name] for name in names}
     if row["device"] != ALL_DEVICES:
@@ -576,7 +578,7 @@ def took_turns(
     figures: dict[str, Any] = {"devices": len(busy), "ratio_min": float(ratio)} | ({"phase": phase} if phase else {})
     if len(groups) < len(busy):
         figures["groups"] = [", ".join(names) for names in groups]
-    ahead = _launched_ahead(timeline, groups, unions)
+    ahead = _launched_ahead(timeline, groups, unions, (edges, count))
     return Finding("took_turns", cost, share, figures | ({} if ahead is None else {"ahead": ahead}))
 
 
@@ -595,12 +597,14 @@ def _together(devices: Sequence[str], pairs: pd.DataFrame) -> dict[str, int]:
 
 
 def _launched_ahead(
-    timeline: Timeline, groups: Sequence[Sequence[str]], unions: Sequence[iv.Intervals]
+    timeline: Timeline,
+    groups: Sequence[Sequence[str]],
+    unions: Sequence[iv.Intervals],
+    depth: tuple[NDArray[np.int64], NDArray[np.int32]],
 ) -> float | None:
-    """The share of the launched rows of the groups of devices whose call began while another group was busy, as
-    `unions` tell; None without."""
-    rows = timeline.rows
-    edges, count = iv.depth(*unions)
+    """The share of the launched rows of the groups of devices whose call began while another group was busy, as their
+    `unions` and the `depth` of these tell; None without."""
+    rows, (edges, count) = timeline.rows, depth
     ahead = launched = 0
     for names, union in zip(groups, unions, strict=True):
         for name in names:

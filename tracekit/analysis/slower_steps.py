@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.analysis.steps import ALL_DEVICES, PARTS, Steps, series
+from tracekit.analysis.steps import ALL_DEVICES, PARTS, Steps, blame, series
 from tracekit.columns import frame
 
 SLOWER_COLUMNS = {
@@ -82,26 +82,22 @@ def _grown(
 ) -> dict[str, object]:
     """The columns of SLOWER_COLUMNS from `devices` on, of steps whose `last` take `grown_ps` longer than the `first`.
 
-    A device that waits for another one grows as much as that: of the parts that grew by half of that somewhere, the
-    first in the order of PARTS is told, as for a single slow step (analysis.steps).
+    The part and the device are those to `blame` as for a single slow step.
     """
     of_steps = by_device[by_device["place"].isin(np.append(first, last))]
     is_last = of_steps["place"].isin(last).to_numpy()
     parts = pd.DataFrame({part: of_steps[cells].sum(axis=1) for part, cells in PARTS.items()})
     parts["rows"] = of_steps["rows"]
     middle = parts.groupby([of_steps["device"], is_last], sort=False).median().unstack()
-    growth = pd.DataFrame({part: middle[part][True] - middle[part][False] for part in PARTS})
-    worked = np.asarray(middle["rows"] > 0, bool).any(axis=1)
-    growth = growth.loc[np.atleast_1d(worked)]
-    enough = growth >= grown_ps / 2
-    part = str(enough.any().idxmax() if enough.any().any() else growth.max().idxmax())
-    everywhere = len(growth) > 1 and bool(enough[part].all())
-    device = str(growth[part].idxmax())
-    rows = middle["rows"].loc[growth.index if everywhere else [device]]
+    middle = middle.loc[np.atleast_1d(np.asarray(middle["rows"] > 0, bool).any(axis=1))]
+    devices = list(map(str, middle.index))
+    growth = np.stack([(middle[part][True] - middle[part][False]).to_numpy(np.float64) for part in PARTS])
+    device, part, most = blame(growth, devices, grown_ps / 2)
+    rows = middle["rows"].loc[devices if device == ALL_DEVICES else [device]]
     return {
-        "devices": len(growth),
+        "devices": len(devices),
         "part": part,
-        "device": ALL_DEVICES if everywhere else device,
-        "grown_ps": round(float(growth[part].max())),
+        "device": device,
+        "grown_ps": most,
         "same_events": bool((rows[True] == rows[False]).all()),
     }

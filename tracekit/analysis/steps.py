@@ -427,8 +427,8 @@ def _slow(
         usual = np.median(parts[:, :, np.searchsorted(members, ordinary)], axis=2)
         for place in slow:
             growth = parts[:, :, np.searchsorted(members, place)] - usual
-            blame = _blame(growth, devices, (wall[place] - middle) / 2)
-            for name, value in zip(columns, blame, strict=True):
+            whom = blame(growth, devices, (wall[place] - middle) / 2)
+            for name, value in zip(columns, whom, strict=True):
                 columns[name][place] = value
     return columns
 
@@ -465,8 +465,9 @@ def _programs_of_few(
     return programs
 
 
-def _blame(growth: NDArray[np.float64], devices: list[str], enough: float) -> tuple[str, str, int]:
-    """The device (or "all devices"), the part and the growth to blame; `growth` (4, devices) in ps."""
+def blame(growth: NDArray[np.float64], devices: list[str], enough: float) -> tuple[str, str, int]:
+    """The device (or ALL_DEVICES), the part and the growth to blame where steps got longer; `growth` (4, devices) of
+    the PARTS in ps, of which so much is `enough`."""
     explains = (growth >= enough).any(axis=1)
     part = int(np.argmax(explains)) if explains.any() else int(np.argmax(growth.max(axis=1)))
     everywhere = len(devices) > 1 and bool((growth[part] >= enough).all())
