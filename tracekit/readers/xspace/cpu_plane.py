@@ -130,7 +130,7 @@ def _thunks(
     classes = [classes[number] for number in class_of[first].tolist()]
     collective = np.array([each.kind == Kind.COLLECTIVE for each in classes], bool)[alike]
     categories = [op.category if op else met[meeting] for op, meeting in zip(facts, meets[first], strict=True)]
-    data = planes.event_columns(host, plane, rows[at])
+    data = {**planes.event_columns(host, plane, rows[at]), "name": plane.names[rows[at]]}
     data |= planes.hlo_columns(facts, classes, alike)
     data |= {
         "device": categorical([f"cpu:{ordinal}" for ordinal in ordinals[1]], ordinals[0]),

@@ -90,7 +90,7 @@ def read(
     plane = events.plane
     events, notes = _work(events, once)
     rows, count = events.chosen, len(events.rows)
-    data = planes.event_columns(host, plane, rows)
+    data = {**planes.event_columns(host, plane, rows), "name": plane.names[rows]}
     hlo = planes.hlo_ops(plane, rows, lookup, once)
     details = plane.strings("memcpy_details")[rows]
     is_memset = plane.has("Memset_details")[rows]

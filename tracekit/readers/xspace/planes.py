@@ -98,8 +98,13 @@ class Plane(ABC):
     @cached_property
     def names(self) -> pd.Categorical:
         """The name of every event, shape (n,)."""
-        places, first = distinct(self.metadata_id)
-        return categorical(self.event_names(self.metadata_id[first]), places)
+        return self.names_of(slice(None))
+
+    def names_of(self, rows: "Rows") -> pd.Categorical:
+        """The names of the events `rows` alone: those of all may be very many."""
+        event_ids = self.metadata_id[rows]
+        places, first = distinct(event_ids)
+        return categorical(self.event_names(event_ids[first]), places)
 
     @property
     def damaged(self) -> int:
@@ -167,14 +172,14 @@ class DeviceRows:
     """The rows of a device as columns (those of EVENT_COLUMNS that they have), the operations that their `op` numbers
     (those of OP_COLUMNS that the trace itself tells), notes on what was guessed or skipped, and the calls that started
     rows (LAUNCH_COLUMNS), where the file gives them no correlation id; what is `lost` of the rows; and by the number of
-    an operation the names of its `operands` that its text gives."""
+    an operation the names of its `operands` that its text gives, with a blank between them."""
 
     events: dict[str, Any]
     operations: dict[str, Any]
     notes: list[str]
     launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
     lost: list[Lost] = field(default_factory=list)
-    operands: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    operands: Mapping[int, str] = field(default_factory=dict)
 
 
 def number_stat(stats: Mapping[str, Any], name: str) -> int | float | None:
@@ -201,12 +206,11 @@ def taken(column: NDArray[Any], rows: Rows) -> NDArray[Any]:
 
 
 def event_columns(host: str, plane: Plane, rows: Rows) -> dict[str, Any]:
-    """The columns that need no classification, for the events `rows`."""
+    """The columns of the events `rows` that need no classification, but their names."""
     line = plane.line[rows]
     data: dict[str, Any] = {
         "host": constant(host, len(line)),
         "lane": categorical(line_names(plane), line),
-        "name": plane.names[rows],
         "hlo_op": plane.strings("hlo_op")[rows],
         "hlo_module": plane.strings("hlo_module")[rows],
     }

@@ -100,12 +100,13 @@ def programs(space: XSpace) -> Programs:
 def with_operations(
     parts: Sequence[dict[str, Any]],
     operations: Sequence[dict[str, Any]],
-    operands_of: Sequence[Mapping[int, Sequence[str]]],
+    operands_of: Sequence[Mapping[int, str]],
     programs: Programs,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """The rows of all `parts` (columns of EVENT_COLUMNS), whose `op` numbers their own `operations` (OP_COLUMNS), with
     the operations that have rows (OP_COLUMNS) and those of them that need others (OPERAND_COLUMNS); `operands_of` are
-    the names of operands that the trace itself tells, by the number of an operation. The parts lose their columns.
+    the names of operands that the trace itself tells, with a blank between them, by the number of an operation. The
+    parts lose their columns.
     """
     lengths = [len(each["hlo_op"]) if each else 0 for each in operations]
     table = joined(OP_COLUMNS, operations)
@@ -157,10 +158,10 @@ def _merged(
 
 
 def _told(
-    columns: dict[str, Any], names_of: Mapping[int, Sequence[str]], programs: Programs
+    columns: dict[str, Any], names_of: Mapping[int, str], programs: Programs
 ) -> tuple[pd.DataFrame, list[tuple[int, int]]]:
-    """The operations with what their protos tell, and which of them needs which; `names_of` are operands by the number
-    of an operation."""
+    """The operations with what their protos tell, and which of them needs which; `names_of` are operands, with a
+    blank between them, by the number of an operation."""
     of_program, first = distinct(columns["program"].codes)
     keys = [key or "" for key in texts(columns["program"][first])]
     pairs: list[tuple[int, int]] = []
@@ -178,7 +179,7 @@ def _told(
                     for name in _OPEN:
                         if missing[name][at]:
                             completed[name][int(places[at])] = getattr(cost, name)
-            names = {name: names_of.get(at, ()) for name, at in zip(ops, places.tolist(), strict=True)}
+            names = {name: names_of.get(at, "") for name, at in zip(ops, places.tolist(), strict=True)}
             pairs += _operands(names, places.tolist(), programs.of(key))
         except DAMAGED:
             programs.damaged(key)
@@ -202,9 +203,7 @@ def _filled(column: Any, values: Mapping[int, Any]) -> Any:
     return in_order(column)
 
 
-def _operands(
-    operands_of: Mapping[str, Sequence[str]], numbers: Sequence[int], program: Program
-) -> list[tuple[int, int]]:
+def _operands(operands_of: Mapping[str, str], numbers: Sequence[int], program: Program) -> list[tuple[int, int]]:
     """Which of the operations of one program, called `numbers`, needs which: by its proto, else by their own texts, in
     which only operands that left rows themselves are told."""
     number = dict(zip(operands_of, numbers, strict=True))
@@ -213,6 +212,6 @@ def _operands(
         pairs = operands.operands(program, [*number])
     else:
         pairs = dict.fromkeys(
-            (name, operand) for name, names in operands_of.items() for operand in names if operand in number
+            (name, operand) for name, names in operands_of.items() for operand in names.split() if operand in number
         )
     return [(number[op], number[operand]) for op, operand in pairs]

@@ -11,6 +11,7 @@ around it.
 """
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -88,24 +89,45 @@ class ProgramLaunches:
 
 
 @dataclass(frozen=True, slots=True)
-class _TpuOp:
-    """One distinct op: what it is, which half it is ("start", "update", "done" or ""), the name of its partner, and
-    what its metadata tell of it, as OP_COLUMNS has it; `operands` are names that its text gives."""
+class _Work:
+    """What an op does, one object for all that are alike: which half it is ("start", "update", "done" or ""), whether
+    it only encloses others, and what its metadata tell, as EVENT_COLUMNS and OP_COLUMNS have it."""
 
-    name: str
     op: Op | None
     classification: kinds.Classification
     category: str | None
-    program: int
     half: str
-    partner: str
     control: bool
     opcode: str | None
-    source: str | None
-    framework_op: str | None
-    flops: int | None
-    bytes_accessed: int | None
-    operands: tuple[str, ...]
+
+
+class _Ops(NamedTuple):
+    """The n distinct ops, as columns, since a program may have hundreds of thousands: `work` and `program` (n,) are
+    places in `works` and `programs` (their ids, 0 where an op does not tell it), `partner` has the name that a half
+    gives of its other half, by the place of the op, and `operands` the names that the text of each gives, with a blank
+    between them. `counts` are of OP_COLUMNS."""
+
+    names: list[str]
+    works: list[_Work]
+    work: NDArray[np.int64]
+    programs: list[int]
+    program: NDArray[np.int64]
+    partner: dict[int, str]
+    operands: list[str]
+    texts: dict[str, list[str | None]]
+    counts: dict[str, Any]
+
+    def of_work(self, value: Callable[[_Work], Any], dtype: Any) -> NDArray[Any]:
+        """A value of the work of each op, (n,)."""
+        return np.array([value(work) for work in self.works], dtype)[self.work]
+
+    def key(self, at: int) -> tuple[int, str]:
+        """What tells the op at a place from others."""
+        return int(self.program[at]), self.names[at]
+
+    def halves(self, half: str) -> list[int]:
+        """The places of the ops that are such halves."""
+        return np.flatnonzero(self.of_work(lambda work: work.half == half, bool)).tolist()
 
 
 class _Rows(NamedTuple):
@@ -134,7 +156,7 @@ class _Executions:
         self.flow = np.where(has_flow, flow, 0)[rows]
         # The last of each stands for no execution.
         self.ids, self.has_id = np.r_[ids[rows], 0], np.r_[has_id[rows], False]
-        self.programs = [str(name) for name in plane.names[rows]]
+        self.programs = [*map(str, plane.names_of(rows))]
         self.names = [name.rpartition("(")[0] or name for name in self.programs]
 
     @property
@@ -171,20 +193,21 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
         note = f"{len(modules)} executions of programs were recorded, but none of their ops."
         return DeviceRows({}, {}, [note] if len(modules) else [])
     op_of, event_ids = pd.factorize(plane.metadata_id[np.concatenate([truth, flying])])
-    ops = [_tpu_op(metadata, lookup) for metadata in plane.all_metadata(event_ids.tolist())]
+    ops = _ops(plane.all_metadata(event_ids.tolist()), lookup)
     executions = _Executions(events, modules)
     rows, notes = _join_halves(ops, _leaves(events, ops, truth, op_of[: len(truth)]), executions)
     rows = _with_flying(events, ops, rows, flying, op_of)
     data = planes.event_columns(host, plane, rows.event)
-    data |= planes.hlo_columns([op.op for op in ops], [op.classification for op in ops], rows.op)
-    data["category"] = categorical([op.category for op in ops], rows.op)
-    data["name"] = data["hlo_op"] = categorical([op.name for op in ops], rows.op)
-    data["direction"] = categorical([op.classification.direction for op in ops], rows.op)
+    work = ops.work[rows.op]
+    data |= planes.hlo_columns([each.op for each in ops.works], [each.classification for each in ops.works], work)
+    data["category"] = categorical([each.category for each in ops.works], work)
+    data["name"] = data["hlo_op"] = categorical(ops.names, rows.op)
+    data["direction"] = categorical([each.classification.direction for each in ops.works], work)
     data["device"] = constant(device, len(rows.event))
     data["start_ps"], data["end_ps"] = rows.start, rows.end
     data["wait_ps"] = pd.arrays.IntegerArray(rows.wait, rows.wait < 0)
     run = executions.of(rows.start)
-    data["op"], operations, operands = _operations(ops, rows.op, executions, run)
+    data["op"], operations, operands = _operations(ops, data["hlo_op"], rows.op, executions, run)
     lost: list[Lost] = []
     if executions.names:
         more, launch_notes = _execution_columns(device, executions, run, data["run_id"], calls)
@@ -202,22 +225,28 @@ def _chip(device: str) -> int:
     return -1 if chip is None else chip
 
 
-def _leaves(events: PlaneEvents, ops: list[_TpuOp], truth: NDArray[np.int64], op_of: NDArray[np.int64]) -> _Rows:
+def _leaves(events: PlaneEvents, ops: _Ops, truth: NDArray[np.int64], op_of: NDArray[np.int64]) -> _Rows:
     """The rows of the events `truth` (m,), of the ops `op_of`, without those that only enclose others."""
     start, end = events.start[truth], events.end[truth]
-    control = np.array([op.control for op in ops], bool)
+    control = ops.of_work(lambda work: work.control, bool)
     pieces = nested.leaves(start, end, end, events.plane.line[truth], control[op_of])
     at = pieces[:, 0]
     return _Rows(truth[at], op_of[at], pieces[:, 1].copy(), pieces[:, 2].copy(), np.full(len(at), -1))
 
 
 def _with_flying(
-    events: PlaneEvents, ops: list[_TpuOp], rows: _Rows, flying: NDArray[np.int64], op_of: NDArray[np.int64]
+    events: PlaneEvents, ops: _Ops, rows: _Rows, flying: NDArray[np.int64], op_of: NDArray[np.int64]
 ) -> _Rows:
     """The rows, and of the events `flying`, which are the last of `op_of`, those whose ops stand nowhere as halves."""
     count = len(op_of) - len(flying)
-    halves = {(ops[at].program, name) for at in set(op_of[:count].tolist()) for name in (ops[at].name, ops[at].partner)}
-    alone = np.array([(op.program, op.name) not in halves for op in ops], bool)[op_of[count:]]
+    if not len(flying):
+        return rows
+    in_flight, place = np.unique(op_of[count:], return_inverse=True)
+    keys = [ops.key(at) for at in in_flight.tolist()]
+    truth, wanted = np.unique(op_of[:count]).tolist(), {*keys}
+    told = {key for key in map(ops.key, truth) if key in wanted}
+    told |= {(int(ops.program[at]), ops.partner[at]) for at in truth if at in ops.partner}
+    alone = np.array([key not in told for key in keys], bool)[place]
     if not alone.any():
         return rows
     event = flying[alone]
@@ -254,46 +283,55 @@ def _execution_columns(
 
 
 def _operations(
-    ops: list[_TpuOp], which: NDArray[np.int64], executions: _Executions, run: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], dict[str, Any], dict[int, list[str]]]:
+    ops: _Ops, name: pd.Categorical, which: NDArray[np.int64], executions: _Executions, run: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], dict[str, Any], dict[int, str]]:
     """The operation of each row, what is known of these (OP_COLUMNS), and by the number of each the operands that its
-    text gives; `which` and `run` (n,) are each row's op and execution.
+    text gives, with a blank between them; `name`, `which` and `run` (n,) are each row's op and
+    execution.
 
     The program of an op that does not tell it is the one that ran then.
     """
     code, programs = pd.factorize(np.array([*executions.programs, ""], object)[run])
     program_of = {program[program.rfind("(") :]: program for program in executions.programs}
-    has_program = np.array([op.program != 0 for op in ops], bool)[which]
-    number, first = distinct(which, np.where(has_program, -1, code))
-    operands: dict[int, list[str]] = {}
-    of_ops = []
-    starts = {(op.program, op.name): op.partner for op in ops if op.half in ("update", "done")}
-    for at, row in enumerate(first.tolist()):
-        op = ops[which[row]]
-        key = f"({op.program & 2**64 - 1})"
-        of_ops.append(program_of.get(key, key) if op.program else programs[code[row]])
-        for name in op.operands:
-            for _ in range(len(starts)):
-                if (op.program, name) not in starts:
-                    break
-                name = starts[op.program, name]
-            operands.setdefault(at, []).append(name)
+    program_id = np.array([program != 0 for program in ops.programs], bool)
+    has_program = program_id[ops.program[which]]
+    operation, first = distinct(which, np.where(has_program, -1, code))
     of_op = which[first]
-    facts = {name: [getattr(op, name) for op in ops] for name in ("opcode", "source", "framework_op")}
-    counts = {name: pd.array([getattr(op, name) for op in ops], "Int64") for name in ("flops", "bytes_accessed")}
+    names = [f"({program & 2**64 - 1})" for program in ops.programs]
+    names = [program_of.get(name, name) for name in names]
+    # Behind those that ops tell stand those that ran.
+    number = np.where(has_program[first], ops.program[of_op], len(names) + code[first])
+    starts = {(ops.key(at)): ops.partner[at] for half in ("update", "done") for at in ops.halves(half)}
+    operands: dict[int, str] = {}
+    for at, op in enumerate(of_op.tolist()):
+        if ops.operands[op]:
+            operands[at] = _started(int(ops.program[op]), ops.operands[op], starts) if starts else ops.operands[op]
     columns = {
-        "program": categorical([program or None for program in of_ops], np.arange(len(of_ops))),
-        "hlo_op": categorical([op.name for op in ops], of_op),
-        **{name: categorical(texts, of_op) for name, texts in facts.items()},
-        **{name: values[of_op] for name, values in counts.items()},
+        "program": categorical([name or None for name in (*names, *programs)], number),
+        "hlo_op": name[first],
+        "opcode": categorical([work.opcode for work in ops.works], ops.work[of_op]),
+        **{name: categorical(texts, of_op) for name, texts in ops.texts.items()},
+        **{name: values[of_op] for name, values in ops.counts.items()},
     }
-    return number, columns, operands
+    return operation, columns, operands
 
 
-def _join_halves(ops: list[_TpuOp], rows: _Rows, executions: _Executions) -> tuple[_Rows, list[str]]:
+def _started(program: int, operands: str, starts: Mapping[tuple[int, str], str]) -> str:
+    """The names of operands with that of the `-start` for each half that ends it, by what each of these names."""
+    names = []
+    for name in operands.split(" "):
+        for _ in range(len(starts)):
+            if (program, name) not in starts:
+                break
+            name = starts[program, name]
+        names.append(name)
+    return " ".join(names)
+
+
+def _join_halves(ops: _Ops, rows: _Rows, executions: _Executions) -> tuple[_Rows, list[str]]:
     """The rows with the halves of each asynchronous op as one, which waits as long as its `-done` ran, and notes."""
     wait, end, keep = rows.wait.copy(), rows.end.copy(), np.ones(len(rows.op), np.bool_)
-    half = np.array([("", "start", "update", "done").index(op.half) for op in ops], np.int64)[rows.op]
+    half = ops.of_work(lambda work: ("", "start", "update", "done").index(work.half), np.int64)[rows.op]
     run = executions.of(rows.start)
     halves = np.flatnonzero((half == 1) | (half == 3))
     # One op of one execution: the halves of another must not end it.
@@ -314,34 +352,32 @@ def _join_halves(ops: list[_TpuOp], rows: _Rows, executions: _Executions) -> tup
     ]
 
 
-def _keys(ops: list[_TpuOp]) -> NDArray[np.int64]:
+def _keys(ops: _Ops) -> NDArray[np.int64]:
     """A number for each op, the same for the halves of one: a `-done` is told by its operand, or else, where that is
     carried through a loop, by its channel, or by its name."""
-    starts = {(op.program, op.name): at for at, op in enumerate(ops) if op.half == "start"}
-    updates = {(op.program, op.name): op.partner for op in ops if op.half == "update"}
+    starts = {ops.key(at): at for at in ops.halves("start")}
+    updates = {ops.key(at): ops.partner[at] for at in ops.halves("update")}
     channels: dict[tuple[int, str, str], set[int]] = {}
-    for op in ops:
-        if op.half == "start" and op.op is not None and op.op.group:
-            at = starts[op.program, op.name]
-            channels.setdefault((op.program, op.op.does, op.op.group), set()).add(at)
-    keys = np.arange(len(ops))
-    for at, op in enumerate(ops):
-        if op.half == "start":
-            keys[at] = starts[op.program, op.name]
-        elif op.half == "done":
-            partner = op.partner
-            for _ in updates:  # an op may be updated several times
-                partner = updates.get((op.program, partner), partner)
-            candidates = [starts.get((op.program, name)) for name in (partner, op.name.replace("-done", "-start"))]
-            by_channel = channels.get((op.program, op.op.does, op.op.group or ""), set()) if op.op else set()
-            if len(by_channel) == 1:
-                candidates.insert(1, *by_channel)
-            keys[at] = next((start for start in candidates if start is not None), at)
+    keys = np.arange(len(ops.names))
+    for at in ops.halves("start"):
+        keys[at] = starts[ops.key(at)]
+        op = ops.works[ops.work[at]].op
+        if op is not None and op.group:
+            channels.setdefault((int(ops.program[at]), op.does, op.group), set()).add(int(keys[at]))
+    for at in ops.halves("done"):
+        (program, name), op, partner = ops.key(at), ops.works[ops.work[at]].op, ops.partner[at]
+        for _ in updates:  # an op may be updated several times
+            partner = updates.get((program, partner), partner)
+        candidates = [starts.get((program, each)) for each in (partner, name.replace("-done", "-start"))]
+        by_channel = channels.get((program, op.does, op.group or ""), set()) if op else set()
+        if len(by_channel) == 1:
+            candidates.insert(1, *by_channel)
+        keys[at] = next((start for start in candidates if start is not None), at)
     return keys
 
 
-def _async_notes(ops: list[_TpuOp], which: NDArray[np.int64]) -> list[str]:
-    unknown = np.array([op.op is not None and op.op.does == ASYNC for op in ops], bool)[which]
+def _async_notes(ops: _Ops, which: NDArray[np.int64]) -> list[str]:
+    unknown = ops.of_work(lambda work: work.op is not None and work.op.does == ASYNC, bool)[which]
     if not unknown.any():
         return []
     return [f"{unknown.sum()} halves of asynchronous ops do not say what they run: they count as compute."]
@@ -377,45 +413,65 @@ def paired_halves(
     return starts[at], ends
 
 
-def _tpu_op(metadata: EventMetadata, lookup: planes.Lookup) -> _TpuOp:
-    """What the metadata of an event tells: its name is often the op's whole HLO text, its `hlo_category` a stat."""
-    head = hlo_text.head(metadata.name)
-    name = head[0] if head else metadata.display_name or metadata.name
-    category = planes.text_stat(metadata.stats, "hlo_category")
-    program = metadata.stats.get("program_id", 0)
-    program = program if isinstance(program, int) else 0
-    parsed = None
-    if head is not None:
-        base = kinds.base_opcode(head[1])
-        parsed = hlo_text.parse(metadata.name) if base in DETAILED or base != head[1] else Instruction(*head)
-    proto = lookup("", str(program & 2**64 - 1), name)
-    op, by_name = _op(name, parsed, category, proto)
-    classification = _classify(name, op, category, by_name)
-    half = op.half if op is not None and classification.kind != Kind.COMPUTE else ""
-    partner = ""
-    if half in ("update", "done"):
-        partner = parsed.operand_names[0] if parsed and parsed.operand_names else name.replace(f"-{half}", "-start")
-    return _TpuOp(
-        name,
-        op,
-        classification,
-        category=_category(category, op),
-        program=program,
-        half=half,
-        partner=partner,
-        control=not half and (kinds.is_control_flow(category, "") or planes.is_control_flow(name, op)),
-        opcode=head[1] if head else proto.opcode if proto else None,
-        source=planes.text_stat(metadata.stats, "source"),
-        framework_op=(planes.text_stat(metadata.stats, "tf_op") or "").removesuffix(":") or None,
-        flops=_count(metadata.stats.get("flops")) or _count(metadata.stats.get("model_flops")),
-        bytes_accessed=_count(metadata.stats.get("bytes_accessed")),
-        operands=hlo_text.operand_names(metadata.name) if proto is None else (),
+def _ops(every: Iterable[EventMetadata], lookup: planes.Lookup) -> _Ops:
+    """What the metadata of events tell: the name is often the op's whole HLO text, its `hlo_category` a stat."""
+    names: list[str] = []
+    numbers: dict[str, dict[Any, int]] = {"work": {}, "program": {}}
+    places: dict[str, list[int]] = {"work": [], "program": []}
+    partner: dict[int, str] = {}
+    operands: list[str] = []
+    texts: dict[str, list[str | None]] = {"source": [], "framework_op": []}
+    counts: dict[str, list[int]] = {"flops": [], "bytes_accessed": []}
+    for metadata in every:
+        stats = metadata.stats
+        head = hlo_text.head(metadata.name)
+        name = head[0] if head else metadata.display_name or metadata.name
+        program = stats.get("program_id", 0)
+        program = program if isinstance(program, int) else 0
+        parsed = None
+        if head is not None:
+            base = kinds.base_opcode(head[1])
+            parsed = hlo_text.parse(metadata.name) if base in DETAILED or base != head[1] else Instruction(*head)
+        proto = lookup("", str(program & 2**64 - 1), name)
+        opcode = head[1] if head else proto.opcode if proto else None
+        work = _work(name, parsed, planes.text_stat(stats, "hlo_category"), proto, opcode)
+        if work.half in ("update", "done"):
+            names_told = parsed.operand_names if parsed else ()
+            partner[len(names)] = next(iter(names_told), name.replace(f"-{work.half}", "-start"))
+        names.append(name)
+        for what, value in (("work", work), ("program", program)):
+            places[what].append(numbers[what].setdefault(value, len(numbers[what])))
+        operands.append(" ".join(hlo_text.operand_names(metadata.name)) if proto is None else "")
+        texts["source"].append(planes.text_stat(stats, "source"))
+        texts["framework_op"].append((planes.text_stat(stats, "tf_op") or "").removesuffix(":") or None)
+        counts["flops"].append(_count(stats.get("flops")) or _count(stats.get("model_flops")))
+        counts["bytes_accessed"].append(_count(stats.get("bytes_accessed")))
+    of_ops = {name: np.array(column, np.int64) for name, column in counts.items()}
+    return _Ops(
+        names,
+        [*numbers["work"]],
+        np.array(places["work"], np.int64),
+        [*numbers["program"]],
+        np.array(places["program"], np.int64),
+        partner,
+        operands,
+        texts,
+        {name: pd.arrays.IntegerArray(column, column == 0) for name, column in of_ops.items()},
     )
 
 
-def _count(value: Any) -> int | None:
-    """A cost that XLA counted; it writes 0 also of what it cannot count, as a custom call."""
-    return value if isinstance(value, int) and 0 < value < 1 << 63 else None
+def _work(name: str, parsed: Instruction | None, category: str | None, proto: Op | None, opcode: str | None) -> _Work:
+    """What an op does by its name, its text, its category and its proto."""
+    op, by_name = _op(name, parsed, category, proto)
+    classification = _classify(name, op, category, by_name)
+    half = op.half if op is not None and classification.kind != Kind.COMPUTE else ""
+    control = not half and (kinds.is_control_flow(category, "") or planes.is_control_flow(name, op))
+    return _Work(op, classification, _category(category, op), half, control, opcode)
+
+
+def _count(value: Any) -> int:
+    """A cost that XLA counted, 0 of none; it writes 0 also of what it cannot count, as a custom call."""
+    return value if isinstance(value, int) and 0 < value < 1 << 63 else 0
 
 
 def _op(name: str, parsed: Instruction | None, category: str | None, proto: Op | None) -> tuple[Op | None, bool]:
