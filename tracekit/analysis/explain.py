@@ -98,7 +98,7 @@ ANALYSES = (
 # More names than a program of a hundred thousand instructions has.
 _MANY_NAMES = 1 << 15
 # What these held beside their result would else stay with the process until all are done.
-_HOLD_MOST = ("critical_path", "host_api")
+_HOLD_MOST = ("top_ops", "critical_path", "host_api")
 
 # Of steady steps, these are told of the whole trace: what is missing from it, its steps, of which those that count have
 # critical paths, and what the devices' memory and the machine were used for.
