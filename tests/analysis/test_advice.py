@@ -172,6 +172,18 @@ def test_copies_that_outlast_the_compute_beside_them_are_told_so(begin, covered)
     assert advice.exposed_copies(timeline_of(rows_), partition(rows_)).evidence.get("covered") == covered
 
 
+@pytest.mark.parametrize(("direction", "covered"), [("H2D", 0.9), ("D2H", None)])
+def test_copies_of_another_direction_beside_the_compute_are_not_those_that_are_exposed(direction, covered):
+    """Of 100, compute takes 80, beside 72 of which copies of a direction run; the 20 of H2D before it run alone."""
+    table = events(
+        ("gpu:0", "memcpy", 0, 20, "a", "H2D"),
+        ("gpu:0", "compute", 20, 100),
+        ("gpu:0", "memcpy", 28, 100, "b", direction),
+    )
+    evidence = advice.exposed_copies(timeline_of(table), partition(table)).evidence
+    assert (evidence["direction"], evidence.get("covered")) == ("H2D", covered)
+
+
 def test_memsets_are_no_exposed_copies():
     memsets = two_gpus(30, "memset")
     assert advice.exposed_copies(timeline_of(memsets), partition(memsets)) is None

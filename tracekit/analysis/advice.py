@@ -312,7 +312,7 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
     memsets are none.
 
     Of the copies of that direction, or of all, `host_memory` is the memory of the host that most of their time goes
-    through, where that is known, `covered` the share of the compute beside which copies ran, where that is COVERED or
+    through, where that is known, `covered` the share of the compute beside which they ran, where that is COVERED or
     more: then more compute is what they lack to hide behind, `in_program` the share of their time in which they were
     operations of a compiled program, and `in_loop` that of those which the host launched in a loop of it, where any
     were.
@@ -342,11 +342,19 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
         evidence["in_program"] = in_program
     if in_loop := _ratio(rows, copies & np.append(in_loops(timeline), False)[timeline.launch], copies):
         evidence["in_loop"] = in_loop
-    compute_ps = sum(map(int, partition[PARTS["compute"]].sum()))
-    beside_ps = sum(map(int, partition[["compute+memory", "compute+collective+memory"]].sum()))
-    if compute_ps and beside_ps >= COVERED * compute_ps:
-        evidence["covered"] = beside_ps / compute_ps
+    if (covered := _covered(timeline, direction)) >= COVERED:
+        evidence["covered"] = covered
     return Finding("exposed_copies", cost, share, evidence)
+
+
+def _covered(timeline: Timeline, direction: str | None) -> float:
+    """The share of the compute beside which copies of a direction ran, or any copies without one; 0 without compute."""
+    compute_ps = beside_ps = 0
+    for device in timeline.unions.devices.values():
+        copies = device.directions.get(direction, iv.EMPTY) if direction else device.copies
+        compute_ps += iv.total(device.compute)
+        beside_ps += iv.sum_exactly(iv.within(copies, device.compute))
+    return beside_ps / compute_ps if compute_ps else 0.0
 
 
 def _exposed_copies_ps(timeline: Timeline, partition: pd.DataFrame) -> list[int]:
