@@ -319,6 +319,19 @@ def test_pageable_copies_are_told_by_the_profilers_record_too():
     assert advice.pageable_copies(timeline_of(table), partition(table)) is None
 
 
+def test_copies_that_compute_hides_say_nothing_of_those_that_are_exposed():
+    """20 of pinned copies on the stream of the kernels alone, 60 of pageable ones on another, behind compute."""
+    table = events(
+        ("gpu:0", "memcpy", 0, 20, "Memcpy HtoD (Pinned -> Device)", "H2D"),
+        ("gpu:0", "compute", 20, 100),
+        ("gpu:0", "memcpy", 30, 90, "Memcpy HtoD (Pageable -> Device)", "H2D"),
+    ).assign(lane=pd.Categorical(["s1", "s1", "s2"]))
+    timeline, cells = timeline_of(table), partition(table)
+    assert advice.pageable_copies(timeline, cells) is None
+    assert advice.exposed_copies(timeline, cells).evidence["host_memory"] == "pinned"
+    assert advice.copies_in_compute_lane(timeline, cells).evidence["ratio"] == 1
+
+
 @pytest.mark.parametrize(("cause", "rule"), [(cause, rule) for cause, (rule, _) in advice.IDLE.items()])
 def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
     window = partition(two_gpus(0))

@@ -56,10 +56,10 @@ IDLE = {
     "launch latency": ("launch_latency", 0.05),
     "waiting for a copy": ("waits_for_copies", 0.05),
 }
-# Shares of the copies' time.
+# Shares of the copies' exposed time.
 IN_COMPUTE_LANE = 0.5
 PAGEABLE = 0.5
-# The memory of the host that so much of the time of a direction's copies goes through is theirs.
+# The memory of the host that so much of the exposed time of a direction's copies goes through is theirs.
 MOST_OF_COPIES = 2 / 3
 # A phase must pass both: at once, and yet slowed down.
 CONTENDED_OVERLAP = 0.9
@@ -311,11 +311,11 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
     """Copies beside which nothing ran, and the direction that was two thirds of it or more, None where none was;
     memsets are none.
 
-    Of the copies of that direction, or of all, `host_memory` is the memory of the host that most of their time goes
-    through, where that is known, `covered` the share of the compute beside which they ran, where that is COVERED or
-    more: then more compute is what they lack to hide behind, `in_program` the share of their time in which they were
-    operations of a compiled program, and `in_loop` that of those which the host launched in a loop of it, where any
-    were.
+    Of the copies of that direction, or of all, `host_memory` is the memory of the host that most of their exposed time
+    goes through, where that is known, `covered` the share of the compute beside which they ran, where that is COVERED
+    or more: then more compute is what they lack to hide behind, `in_program` the share of their exposed time in which
+    they were operations of a compiled program, and `in_loop` that of those which the host launched in a loop of it,
+    where any were.
     """
     cost, share = _cost(_exposed_copies_ps(timeline, partition), partition)
     if share < EXPOSED_COPIES:
@@ -325,22 +325,23 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
         other_work = device.union_of(COMPUTE | COLLECTIVE)
         for way, times in device.directions.items():
             if len(times):  # a device has a direction that it used elsewhere in the trace
-                exposed_ps = iv.total(times) - iv.sum_exactly(iv.within(other_work, times))
-                by_direction[way] = by_direction.get(way, 0) + exposed_ps
+                alone_ps = iv.total(times) - iv.sum_exactly(iv.within(other_work, times))
+                by_direction[way] = by_direction.get(way, 0) + alone_ps
     most = max(by_direction, key=lambda direction: by_direction[direction], default=None)
     is_most = most is not None and 3 * by_direction[most] >= 2 * sum(by_direction.values())
     direction = most if is_most else None
     rows = timeline.rows
+    exposed_ps = _exposed_of_copies(timeline)
     copies = rows.kind == CODE[Kind.MEMCPY]
     if direction:
         copies &= rows.codes("direction") == rows.labels("direction").index(direction)
     evidence: dict[str, Any] = {"direction": direction, "by_direction_ps": by_direction}
     for memory in ("pinned", "pageable"):
-        if _ratio(rows, copies & _through(rows, memory), copies) >= MOST_OF_COPIES:
+        if _ratio(exposed_ps, copies & _through(rows, memory), copies) >= MOST_OF_COPIES:
             evidence["host_memory"] = memory
-    if in_program := _ratio(rows, copies & (rows.codes("hlo_op") >= 0), copies):
+    if in_program := _ratio(exposed_ps, copies & (rows.codes("hlo_op") >= 0), copies):
         evidence["in_program"] = in_program
-    if in_loop := _ratio(rows, copies & np.append(in_loops(timeline), False)[timeline.launch], copies):
+    if in_loop := _ratio(exposed_ps, copies & np.append(in_loops(timeline), False)[timeline.launch], copies):
         evidence["in_loop"] = in_loop
     if (covered := _covered(timeline, direction)) >= COVERED:
         evidence["covered"] = covered
@@ -369,8 +370,21 @@ def _exposed_copies_ps(timeline: Timeline, partition: pd.DataFrame) -> list[int]
     return exposed
 
 
+def _exposed_of_copies(timeline: Timeline) -> NDArray[np.int64]:
+    """For how long no other work than copies and memsets ran beside each row of the timeline that is a copy, in ps; 0
+    of other rows, and of those whose device is not known."""
+    rows = timeline.rows
+    copies, exposed_ps = rows.kind == CODE[Kind.MEMCPY], np.zeros(len(rows), np.int64)
+    for name, device in timeline.unions.devices.items():
+        its = rows.of(rows.number(name))
+        at = np.flatnonzero(copies[its]) + its.start
+        times = iv.intervals(rows.start[at], rows.end[at])
+        exposed_ps[at] = times[:, 1] - times[:, 0] - iv.within(device.union_of(COMPUTE | COLLECTIVE), times)
+    return exposed_ps
+
+
 def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
-    """Exposed GPU copies that stand, for most of their time, on streams that also run kernels.
+    """Exposed GPU copies that stand, for most of their exposed time, on streams that also run kernels.
 
     Copies within a device are none of these: they are steps of the computation, and stand in its order. `in_program`
     is as in `exposed_copies`.
@@ -385,23 +399,24 @@ def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Findi
     lanes = len(rows.labels("lane"))
     lane = rows.device * lanes + rows.codes("lane")
     in_lane = copies[np.isin(lane[copies], lane[rows.kind == CODE[Kind.COMPUTE]])]
-    ratio = _ratio(rows, in_lane, copies)
+    exposed_ps = _exposed_of_copies(timeline)
+    ratio = _ratio(exposed_ps, in_lane, copies)
     if ratio < IN_COMPUTE_LANE:
         return None
-    in_program = _ratio(rows, in_lane[rows.codes("hlo_op")[in_lane] >= 0], in_lane)
+    in_program = _ratio(exposed_ps, in_lane[rows.codes("hlo_op")[in_lane] >= 0], in_lane)
     evidence = {"ratio": ratio} | ({"in_program": in_program} if in_program else {})
     return Finding("copies_in_compute_lane", cost, share, evidence)
 
 
 def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
-    """Exposed copies that go, for most of the copies' time, through pageable host memory: `host_memory` tells it, or
+    """Exposed copies that go, for most of their exposed time, through pageable host memory: `host_memory` tells it, or
     the name."""
     rows = timeline.rows
     cost, share = _cost(_exposed_copies_ps(timeline, partition), partition)
     if share < EXPOSED_COPIES:
         return None
     copies = rows.kind == CODE[Kind.MEMCPY]
-    ratio = _ratio(rows, copies & _through(rows, "pageable"), copies)
+    ratio = _ratio(_exposed_of_copies(timeline), copies & _through(rows, "pageable"), copies)
     return Finding("pageable_copies", cost, share, {"ratio": ratio}) if ratio >= PAGEABLE else None
 
 
@@ -631,8 +646,7 @@ def _cost(times: Any, partition: pd.DataFrame) -> tuple[int, float]:
     return cost, cost / window_ps if window_ps else 0.0
 
 
-def _ratio(rows: Rows, part: Any, whole: Any) -> float:
-    """The durations of the rows `part` over those of `whole`, 0 without any."""
-    lengths = rows.end - rows.start
-    total = iv.sum_exactly(lengths[whole])
-    return iv.sum_exactly(lengths[part]) / total if total else 0.0
+def _ratio(times: NDArray[np.int64], part: Any, whole: Any) -> float:
+    """The times of the rows `part` over those of `whole`, 0 without any."""
+    total = iv.sum_exactly(times[whole])
+    return iv.sum_exactly(times[part]) / total if total else 0.0

@@ -385,12 +385,12 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         f"Copies{_directions(finding.evidence)} were exposed for {_of_time(finding, devices)}"
     ),
     "copies_in_compute_lane": lambda finding, devices: (
-        f"{percent(finding.evidence['ratio'])} of the copy time was on streams that also run kernels, where neither "
-        "can hide the other"
+        f"{percent(finding.evidence['ratio'])} of the exposed copy time was on streams that also run kernels, where "
+        "neither can hide the other"
     ),
     "pageable_copies": lambda finding, devices: (
-        f"{percent(finding.evidence['ratio'])} of the copy time used pageable host memory, which is staged and blocks "
-        "the host"
+        f"{percent(finding.evidence['ratio'])} of the exposed copy time used pageable host memory, which is staged and "
+        "blocks the host"
     ),
     "host_bound": _late_launches,
     "input_bound": _idle("Waiting for input on the host"),
