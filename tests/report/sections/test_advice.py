@@ -375,10 +375,11 @@ def test_a_compiled_model_is_told_of_graphs_and_not_to_be_compiled():
 
 
 @pytest.mark.parametrize("framework", ["", "PyTorch"])
-def test_copies_from_pinned_memory_are_not_told_to_be(framework):
-    assert "pinned" in remedy("exposed_copies", framework)
-    assert "pinned already" in remedy("exposed_copies", framework, host_memory="pinned")
-    assert "pinned already" not in remedy("exposed_copies", framework, host_memory="pageable")
+@pytest.mark.parametrize("direction", ["H2D", "D2H"])
+def test_copies_through_pinned_memory_are_not_told_to_be(framework, direction):
+    assert "pinned" in remedy("exposed_copies", framework, direction=direction)
+    assert "pinned already" in remedy("exposed_copies", framework, direction=direction, host_memory="pinned")
+    assert "pinned already" not in remedy("exposed_copies", framework, direction=direction, host_memory="pageable")
 
 
 def test_offloading_inside_the_program_is_no_device_put():

@@ -58,6 +58,14 @@ _RESULTS = {
     Framework.TENSORFLOW: "fetch results less often or later: .numpy() and metrics of every step wait for them",
     Framework.MXNET: "fetch results less often or later: .asnumpy() and .asscalar() wait for them",
 }
+_RESULTS_TO_PINNED = {
+    **_RESULTS,
+    "": "the memory is pinned already: fetch results less often or later, on a stream of their own",
+    Framework.PYTORCH: (
+        "the memory is pinned already: fetch results less often or later (.item() and .cpu() wait), in a "
+        "torch.cuda.Stream of their own"
+    ),
+}
 _WITHIN = {
     "": "avoid copies within a device: work in place, or on views",
     Framework.JAX: "donate the arguments that a call replaces (donate_argnums), which saves copies within a device",
@@ -493,12 +501,12 @@ def _hide_copies(evidence: Mapping[str, Any], result: advice.Advice) -> str:
         return (
             "XLA moves these between memories of the device: a larger batch gives it more compute to hide them behind"
         )
+    pinned = evidence.get("host_memory") == "pinned"
     match direction:
         case "H2D":
-            pinned = evidence.get("host_memory") == "pinned"
             return _in_words_of(_AHEAD_FROM_PINNED if pinned else _AHEAD, result)
         case "D2H":
-            return _in_words_of(_RESULTS, result)
+            return _in_words_of(_RESULTS_TO_PINNED if pinned else _RESULTS, result)
         case "P2P":
             return "shard the data so that devices need less of each other's, or start these copies earlier"
         case "D2D" if result.xla and evidence.get("in_loop", 0) > 0.5:
