@@ -546,6 +546,24 @@ def test_late_launches_of_which_gaps_follow_half_or_more_say_so(launches_a_gap, 
     assert late.evidence.get("each_launch", False) is is_told
 
 
+def test_late_launches_of_one_host_count_no_launches_of_others():
+    """A kernel every millisecond on one device, and ten of each turn on another, whose next turn is queued in time."""
+    rows, calls = [], []
+    for number in range(12):
+        at = 1000 * number * US
+        calls.append(("late", at, at + US, number, "cudaLaunchKernel"))
+        rows.append(("gpu:0", "a", "compute", at + 5 * US, at + 15 * US, {"correlation_id": number}))
+    for number in range(120):
+        at = 100 * number * US
+        calls.append(("ahead", at - 50 * US, at - 49 * US, 100 + number, "cudaLaunchKernel"))
+        rows.append(("gpu:1", "b", "compute", at, at + 99 * US, {"correlation_id": 100 + number}))
+    timeline = timeline_of(trace(rows, calls))
+    why = idle(timeline)
+    found = advice.idle_causes(timeline, partition(timeline), why, host_api(timeline, why.gaps))
+    (late,) = (finding for finding in found if finding.rule == "host_bound")
+    assert (late.evidence["host"], late.evidence["each_launch"]) == ("working", True)
+
+
 def test_compiling_again_in_a_step_of_several_clocks_names_it_once():
     gaps = idle(timeline_of(two_gpus(0)))
     compiling = pd.DataFrame({"device": ["gpu:0"], "cause": ["compiling"], "gaps": [1], "idle_ps": [90]})

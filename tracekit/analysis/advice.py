@@ -18,7 +18,7 @@ from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.critical_path.critical_path import CriticalPath
 from tracekit.analysis.critical_path.what_if import Removed
 from tracekit.analysis.explain import Explanation
-from tracekit.analysis.host_api import HostApi
+from tracekit.analysis.host_api import HostApi, launches_ahead
 from tracekit.analysis.idle import Cause, Idle
 from tracekit.analysis.late_launches import LateLaunches, late_launches
 from tracekit.analysis.machine import Machine
@@ -441,12 +441,23 @@ def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: 
             evidence: dict[str, Any] = {"gaps": int(rows["gaps"].sum())}
             if rule == "host_bound":
                 evidence |= _instead(late_launches(timeline, idle), calls)
-                if evidence.get("host") == "working" and calls and 0 < calls.launches <= 2 * evidence["gaps"]:
+                if evidence.get("host") == "working" and _after_each_launch(timeline, rows):
                     evidence["each_launch"] = True  # what the host does then it does for each, be it ever so long
             if rule == "launch_latency":
                 evidence |= _launched_slowly(timeline, idle)
             findings.append(Finding(rule, cost, share, evidence))
     return findings
+
+
+def _after_each_launch(timeline: Timeline, late: pd.DataFrame) -> bool:
+    """Whether half or more of the `late` time (rows of `idle.by_device`) is of devices that have a gap for half or more
+    of the launches of their work: other hosts may launch in time."""
+    is_ahead, each_ps = np.append(launches_ahead(timeline), False), 0
+    for row in records(late):
+        launches = np.unique(timeline.launch[timeline.rows.of(timeline.rows.number(row["device"]))])
+        if 0 < np.count_nonzero(is_ahead[launches]) <= 2 * row["gaps"]:
+            each_ps += int(row["idle_ps"])
+    return 0 < sum(map(int, late["idle_ps"])) <= 2 * each_ps
 
 
 def _launched_slowly(timeline: Timeline, idle: Idle) -> dict[str, Any]:

@@ -246,14 +246,19 @@ def _begins_inside(timeline: Timeline, table: pd.DataFrame) -> NDArray[np.bool_]
     return begins_inside(table["start_ps"].to_numpy(), clock, timeline.unions.windows)
 
 
+def launches_ahead(timeline: Timeline) -> NDArray[np.bool_]:
+    """Which launches of the trace started work of the timeline, and wait for none."""
+    ahead: NDArray[np.bool_] = np.zeros(len(timeline.trace.launches), bool)
+    ahead[timeline.launch[timeline.launch >= 0]] = True
+    ahead[blocking_copies(timeline)] = False
+    ahead &= ~by_label(timeline.trace.launches["name"].array, copies_synchronously).astype(bool)
+    return ahead
+
+
 def _after_launch(timeline: Timeline, waits: pd.DataFrame) -> tuple[dict[str, int], int]:
     """How many of the launches that started work, and wait for none, each waiting call follows next on their thread;
     and how many they are."""
-    launching = np.zeros(len(timeline.trace.launches), bool)
-    launching[timeline.launch[timeline.launch >= 0]] = True
-    launching[blocking_copies(timeline)] = False
-    launching &= ~by_label(timeline.trace.launches["name"].array, copies_synchronously).astype(bool)
-    launches = timeline.trace.launches
+    launching, launches = launches_ahead(timeline), timeline.trace.launches
     launches = launches if launching.all() else launches[list(RECORD)][launching]
     calls = waits[waits["is_call"].to_numpy(bool)]
     of_launch, of_call = thread_numbers(launches, calls)
