@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.fleet import FEW
-from tracekit.analysis.steps import FEWEST, Steps
+from tracekit.analysis.steps import ALL_DEVICES, FEWEST, Steps
 from tracekit.columns import records
 from tracekit.report.section import (
     MOST_DATA,
@@ -122,7 +122,8 @@ def _unnamed(result: Steps) -> list[str]:
 
 def _grew(step: dict[str, Any]) -> str:
     where = f", mostly in {step['slow_program']}, which few of the steps run" if pd.notna(step["slow_program"]) else ""
-    return f"{step['slow_device']} {_GREW[step['slow_part']]} {time(step['slow_ps'])} longer{where}"
+    up_to = "up to " if step["slow_device"] == ALL_DEVICES else ""
+    return f"{step['slow_device']} {_GREW[step['slow_part']]} {up_to}{time(step['slow_ps'])} longer{where}"
 
 
 def _lengths(result: Steps) -> Table:
