@@ -709,6 +709,20 @@ def test_a_thread_that_stood_still_until_its_work_was_done_waited_for_it(last_ca
     assert dict(zip(result.total["part"], result.total["time_ps"] / US, strict=True)) == parts
 
 
+@pytest.mark.parametrize(("work_us", "waited"), [(45, 0), (145, 145)])
+def test_a_thread_whose_waits_are_recorded_waits_for_nothing_while_it_rests_between_two_launches(work_us, waited):
+    """It launches as soon as it can, and each kernel is done before the next launch: none of them holds it up."""
+    rows_of, calls, launched_at = [], [], 0
+    for number in range(3):
+        done_at = (launched_at + 5 + work_us) * US
+        rows_of.append(("gpu:0", "s", "compute", (launched_at + 5) * US, done_at, {"correlation_id": number}))
+        calls.append(("t", launched_at * US, (launched_at + 2) * US, number))
+        launched_at += work_us + 15
+    syncs = [("t", done_at - US, done_at + US, None, None, "gpu:0", "s", None)]
+    total = path(trace(rows_of, calls, syncs=syncs)).total.set_index("part")["time_ps"] / US
+    assert total["compute"] == 2 * waited + work_us
+
+
 @traces.needs_real
 def test_tpus_that_never_stand_still_are_explained_and_without_collectives_only_their_own_work_is_left():
     case = "chrome/jax-tpu-2chip-vllm"

@@ -16,7 +16,15 @@ from tracekit.analysis.critical_path.dependencies import (
     queue_order,
     resume_edges,
 )
-from tracekit.analysis.critical_path.host import AWAKE_PS, END_COLUMNS, STANDSTILL_PS, Calls, StepEnds, calls
+from tracekit.analysis.critical_path.host import (
+    AWAKE_PS,
+    END_COLUMNS,
+    SILENCE_PS,
+    STANDSTILL_PS,
+    Calls,
+    StepEnds,
+    calls,
+)
 from tracekit.analysis.host_activity import unknown_waits
 from tracekit.analysis.host_times import PROMPT_PS, HostTimes, slow_call_ps
 from tracekit.columns import frame
@@ -313,6 +321,8 @@ def _drained_calls(sources: _Sources, start: Column, end: Column) -> Column:
     idle_ps = start[: len(previous)] - (end[previous] + host.work_ps)
     is_drained = (previous >= 0) & (host.drained_row >= 0) & (idle_ps > STANDSTILL_PS)
     is_drained[waits] = False
+    # Where waits of a thread are recorded, a short rest between two launches is none: interpreters are busy so long.
+    is_drained &= (idle_ps > SILENCE_PS) | ~np.isin(host.flow, host.flow[waits])
     return np.flatnonzero(is_drained)
 
 
