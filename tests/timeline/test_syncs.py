@@ -59,6 +59,20 @@ def test_a_lane_that_waits_holds_the_first_that_any_process_launches_on_it():
         assert whole.rows.start[whole.syncs.follower].tolist() == [20]
 
 
+@pytest.mark.parametrize(
+    ("launched", "on_lane", "end"), [(None, "1", 40), (None, None, 40), (7, "1", 45), (11, "1", 40)]
+)
+def test_a_wait_for_a_lane_is_for_what_that_was_held_for_and_ran_nothing_since(launched, on_lane, end):
+    """A barrier: the lane of the compute waits for a collective, and the thread for that lane."""
+    rows, launches = [row(0, 9, 1), row(2, 40, 2, lane="2")], [(1, 0, 1), (2, 1, 2)]
+    if launched:
+        rows.append(row(41, 45, 3))
+        launches.append((3, launched, launched + 1))
+    held = wait(5, device="gpu:0", lane="1", on_lane="2")
+    whole = timeline(rows, launches, [held, wait(10, on_lane=on_lane)])
+    assert whole.rows.end[whole.syncs.awaited].tolist() == [40, end]
+
+
 def test_waits_without_rows_and_rows_without_waits_give_nothing():
     assert timeline([], [], [wait(5)]).syncs.awaited.tolist() == [-1]
     assert timeline([row(0, 9)], [], []).syncs.awaited.tolist() == []
@@ -105,7 +119,7 @@ def test_every_wait_is_for_what_was_launched_before_it(row_tuples, some):
     placed = [(*row_tuples[at][:4], row_tuples[at][2] - (row_tuples[at][4] or 0)) for at in whole.rows.at.tolist()]
     syncs = whole.syncs
     edges = set(zip(syncs.sync.tolist(), syncs.row.tolist(), strict=True))
-    expected = set()
+    expected, last_of_wait = set(), []
     for at, sync in enumerate(some):
         moment = sync["start"] if sync["recorded"] is None else sync["recorded"]
         last_of_lane = {}
@@ -114,7 +128,7 @@ def test_every_wait_is_for_what_was_launched_before_it(row_tuples, some):
                 last_of_lane.setdefault(lane, []).append((end, launched, place))
         expected |= {(at, max(rows_of_lane)[2]) for rows_of_lane in last_of_lane.values()}
         last = max((max(rows_of_lane) for rows_of_lane in last_of_lane.values()), default=(0, 0, -1))
-        assert syncs.awaited[at] == last[2]
+        last_of_wait.append(last)
         later = [
             place
             for place, (device, lane, _, _, launched) in enumerate(placed)
@@ -123,6 +137,17 @@ def test_every_wait_is_for_what_was_launched_before_it(row_tuples, some):
             and launched >= sync["start"]
         ]
         assert syncs.follower[at] == min(later, default=-1)
+    for at, sync in enumerate(some):
+        moment = sync["start"] if sync["recorded"] is None else sync["recorded"]
+        last = last_of_wait[at]
+        for hold, of_hold in zip(some, last_of_wait, strict=True):
+            launched_on = [launched for *place, _, _, launched in placed if place == [hold["device"], hold["lane"]]]
+            is_of_lane = hold["device"] == sync["on_device"] and sync["on_lane"] in (None, hold["lane"])
+            since = [launched for launched in launched_on if hold["start"] <= launched < moment]
+            if launched_on and is_of_lane and hold["start"] < moment and not since and of_hold[2] >= 0:
+                expected.add((at, of_hold[2]))
+                last = max(last, of_hold)
+        assert syncs.awaited[at] == last[2]
     assert edges == expected
 
 

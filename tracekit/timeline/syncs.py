@@ -91,10 +91,11 @@ def syncs(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataFram
         return Syncs(awaited[:0], awaited[:0], awaited, follower, *resumed)
     process_of_call, process = processes(launches, table)
     # A lane waits for any other.
+    held_places = np.column_stack([_places(rows, table["device"], table["lane"]), process])
     process[table["device"].notna().to_numpy(bool)] = _ANY
     lanes = _lanes(rows, launch, launches, process_of_call)
-    start, places = table["start_ps"].to_numpy(), _places(rows, table["device"], table["lane"])
-    for place, waits in _by_place(np.column_stack([places, np.full(len(table), _ANY)])):
+    start = table["start_ps"].to_numpy()
+    for place, waits in _by_place(np.column_stack([held_places[:, :2], np.full(len(table), _ANY)])):
         for lane in lanes.matching(place) if place[1] != _ALL else ():
             first = lane.first_from(start[waits])
             has_first = (first >= 0) & ((follower[waits] < 0) | (first < follower[waits]))
@@ -111,9 +112,53 @@ def syncs(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataFram
             edges.append((_last_row(rows, lane, moment[waits], until[waits]), waits))
     row, sync = (np.concatenate(columns) for columns in zip(*edges, strict=True)) if edges else (awaited[:0],) * 2
     row, sync = row[row >= 0], sync[row >= 0]
-    by_end = np.lexsort((row, _launched_at(rows, launch, launches)[row], rows.end[row], sync))
-    awaited[sync[by_end]] = row[by_end]  # the last to be written stays
+    launched_at = _launched_at(rows, launch, launches)
+    awaited = _last_awaited(rows, launched_at, row, sync, len(table))
+    hold, wait = _pending_holds(lanes, held_places, places, start, moment)
+    hold, wait = hold[awaited[hold] >= 0], wait[awaited[hold] >= 0]
+    further = np.setdiff1d(wait * len(rows) + awaited[hold], sync * len(rows) + row)
+    row, sync = np.append(row, further % len(rows)), np.append(sync, further // len(rows))
+    awaited = _last_awaited(rows, launched_at, row, sync, len(table))
     return Syncs(row, sync, awaited, follower, *resumed)
+
+
+def _last_awaited(rows: Rows, launched_at: Column, row: Column, sync: Column, n: int) -> Column:
+    """Of the rows that each of n waits waited for the one that ended last, (n,), -1 where there is none."""
+    awaited = np.full(n, -1)
+    by_end = np.lexsort((row, launched_at[row], rows.end[row], sync))
+    awaited[sync[by_end]] = row[by_end]  # the last to be written stays
+    return awaited
+
+
+def _pending_holds(
+    lanes: "_Lanes", held_places: Column, places: Column, start: Column, moment: Column
+) -> tuple[Column, Column]:
+    """By which waits a lane was held that another wait is for, and that wait, both (k,): such as began before the
+    `moment` of the other, and of which the lane ran nothing until then.
+
+    So PyTorch waits for a barrier: it lets the current stream wait for the collective, and the thread for that stream.
+    `held_places` are those of lanes that wait, `places` what is waited for. Of many waits the last _TRIES count.
+    """
+    pairs = [(np.zeros(0, np.int64),) * 2]
+    holds_of: dict[int, list[tuple[Place, Column]]] = {}
+    for place, holds in _by_place(held_places):
+        holds_of.setdefault(place[0], []).append((place, holds[np.argsort(start[holds], kind="stable")]))
+    for (device, code, process), waits in _by_place(places):
+        for held_place, holds in holds_of.get(device, ()):
+            _, held_code, held_process = held_place
+            is_other = process != held_process and _ANY not in (process, held_process)
+            if is_other or held_code == _ALL or code not in (_ALL, held_code):
+                continue
+            launched = [lane.launched_before(moment[waits]) for lane in lanes.matching(held_place)]
+            if not launched:
+                continue
+            first = np.searchsorted(start[holds], np.max(launched, axis=0), side="right")
+            last = np.searchsorted(start[holds], moment[waits])
+            for back in range(1, _TRIES + 1):
+                is_pending = last - back >= first
+                pairs.append((holds[last[is_pending] - back], waits[is_pending]))
+    hold, wait = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
+    return hold, wait
 
 
 @dataclass(frozen=True)
@@ -152,6 +197,10 @@ class _Lane:
     def last_before(self, moment: Column) -> Column:
         """The row that ended last of those that were launched before each moment, -1 for none."""
         return np.append(-1, self.last)[np.searchsorted(self.launched, moment)]
+
+    def launched_before(self, moment: Column) -> Column:
+        """When the last row before each moment was launched, the earliest of times for none."""
+        return np.append(np.iinfo(np.int64).min, self.launched)[np.searchsorted(self.launched, moment)]
 
     def last_begun(self, moment: Column, until: Column) -> Column:
         """The row that ended last of those that were launched before each moment and had begun, as all before it,
