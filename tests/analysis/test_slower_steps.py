@@ -54,6 +54,30 @@ def test_the_device_is_named_that_computes_longer_not_the_one_that_waits_for_it(
     assert (row["part"], row["device"], row["grown_ps"]) == ("compute", "gpu:0", 20)
 
 
+def test_steps_that_take_three_times_as_long_are_blamed_on_what_grew_by_half_of_that():
+    """Each device computes 80 longer, less than half of 200, and idles for the rest."""
+    lengths, computed = [100] * 5 + [200] * 5 + [300] * 5, [100] * 5 + [140] * 5 + [180] * 5
+    marks, rows, start = [], [], 0
+    for step, (length, busy) in enumerate(zip(lengths, computed, strict=True)):
+        marks.append(("train", step, start, start + length))
+        rows += [(device, "compute", start, start + busy, start) for device in ("gpu:0", "gpu:1")]
+        start += length
+    (row,) = slower_steps(steps(timeline(work(*rows), annotations(*marks)))).to_dict("records")
+    assert (row["part"], row["device"], row["grown_ps"]) == ("idle", "all devices", 120)
+
+
+def test_a_device_that_works_in_other_steps_alone_counts_as_none():
+    rows, marks, start = [], [], 0
+    for step, length in enumerate(GROWING):
+        marks.append(("train", step, start, start + length))
+        rows.append(("gpu:0", "compute", start, start + length, start))
+        start += length
+    marks.append(("validate", 0, start, start + 10))
+    rows.append(("gpu:1", "compute", start + 1, start + 9, start + 1))
+    (row,) = slower_steps(steps(timeline(work(*rows), annotations(*marks)))).to_dict("records")
+    assert (row["devices"], row["device"], row["same_events"]) == (1, "gpu:0", True)
+
+
 def test_more_kernels_in_each_step_are_not_the_same_events():
     assert [row["same_events"] for row in run(GROWING, kernels=[1 + step // 5 for step in range(15)])] == [False]
 
