@@ -107,12 +107,13 @@ def source_of(mutant: Mutant) -> str | None:
     return None if same else new
 
 
-# What is tested by the tests of the module that it is a part of.
+# What is tested by the tests of the module that it is a part of, beside its own.
 _PART_OF = {
     "blocking_copies": "host_api",
     "host_records": "host_api",
     "idle_gaps": "host_api",
     "occurrences": "instances",
+    "programs": "step_boundaries",
     "step_marks": "step_boundaries",
 }
 
@@ -122,8 +123,8 @@ def tests_of(path: Path) -> list[Path]:
     place = (ROOT / "tests" / path.resolve().relative_to(ROOT / "tracekit")).parent
     if path.parent.name == "critical_path":  # of a folder that answers one question, all parts are tested by all tests
         return sorted(place.glob("test_*.py"))
-    stem = _PART_OF.get(path.stem, path.stem)
-    return sorted([*place.glob(f"test_{stem}*.py"), *place.glob(f"{stem}/test_*.py")])
+    stems = {path.stem, _PART_OF.get(path.stem, path.stem)}
+    return sorted({file for s in stems for file in (*place.glob(f"test_{s}*.py"), *place.glob(f"{s}/test_*.py"))})
 
 
 class _Mutated(MetaPathFinder, SourceFileLoader):
