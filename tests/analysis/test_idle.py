@@ -120,6 +120,14 @@ def test_a_lane_that_was_told_to_wait_for_a_copy_of_another_device_waited_for_th
         assert pieces(idle(events, launches, syncs=waits(other))) == [(100, 205, "unexplained", 1)]
 
 
+@pytest.mark.parametrize(("start", "cause"), [(200, "waiting for a copy"), (195, "unexplained")])
+def test_a_row_that_starts_as_a_copy_ends_waited_for_it_and_one_that_starts_before_did_not(start, cause):
+    events = work(FIRST, row("gpu:0", start, 230, 2), row("gpu:1", 20, 200, 3, kind="memcpy"))
+    lane_wait = during(12, 13, device="gpu:0", on_device="gpu:1")
+    actual = pieces(idle(events, calls(CALLED, call(3, 5, 9), call(2, 15, 20)), syncs=waits(lane_wait)))
+    assert actual[0] == (100, start, cause, 1)
+
+
 def test_a_lane_waits_for_a_copy_from_its_start_on_and_before_that_for_what_the_other_device_did():
     events = work(FIRST, row("gpu:0", 205, 230, 2), row("gpu:1", 20, 190, 3), row("gpu:1", 190, 200, 4, kind="memcpy"))
     lane_wait = during(12, 13, device="gpu:0", on_device="gpu:1")

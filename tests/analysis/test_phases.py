@@ -292,6 +292,18 @@ def test_processes_that_run_one_after_the_other_run_rounds_of_their_own():
     assert rounds.loc[rounds["name"] == "forward", "start_ps"].tolist() == [0, 1000, 2000, 5001, 6001, 7001]
 
 
+@pytest.mark.parametrize("kept", ["rank0", "rank1"])
+def test_rounds_that_one_of_two_ranks_did_not_mark_are_those_that_overlap(kept):
+    """The other marks the last round alone, which is none of its first."""
+    given = ranks(0)
+    stays = ((given.spans["host"] == kept) | (given.spans["start_ps"] >= 2000)).to_numpy()
+    rounds = phases(given.changed(spans=given.spans[stays].reset_index(drop=True))).rounds
+    at = int(kept == "rank1")
+    expected = [(at, 100 + at), (1000 + at, 1100 + at), (2000, 2101)]
+    edges = rounds.loc[rounds["name"] == "forward", ["start_ps", "end_ps"]]
+    assert list(edges.itertuples(index=False, name=None)) == expected
+
+
 def test_a_rank_whose_phase_is_not_marked_counts_by_the_marks_of_the_others():
     given = ranks(20)
     marked = given.spans[(given.spans["host"] == "rank0").to_numpy()].reset_index(drop=True)

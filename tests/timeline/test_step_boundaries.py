@@ -334,6 +334,17 @@ class TestAnnotations:
         assert table(steps, "clock", *WINDOW) == [("a", 0, 0, 10), ("b", 0, 1000, 1030)]
         assert steps_of(steps, device_work) == [0, 1]
 
+    @pytest.mark.parametrize(("clocks", "expected"), [(("a", "a"), [(0, 0, 10), (1, 10, 20)]), (("a", "b"), [])])
+    def test_a_host_without_rows_marks_the_steps_of_the_only_clock_and_none_of_several(self, clocks, expected):
+        device_work = both(
+            *(
+                work((f"{host}/gpu:0", "compute", 2, 8), (f"{host}/gpu:0", "compute", 12, 18), host=host, clock=clock)
+                for host, clock in zip("ab", clocks, strict=True)
+            )
+        )
+        spans = annotations(("train", 0, 0, 10), ("train", 1, 10, 20), host="controller")
+        assert table(boundaries(device_work, spans), *WINDOW) == expected
+
     def test_a_host_without_annotations_follows_those_of_its_clock(self):
         spans = annotations(("train", 0, 0, 10), ("train", 1, 10, 20), host="a")
         device_work = both(
