@@ -1,11 +1,16 @@
 """A thread that asks in a loop whether its work is done waits for it: the paths of traces whose answer is known."""
 
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.readers.chrome.kineto_files import event, trace_of
 from tests.readers.nsys.exports import Tables
 from tracekit import read
 from tracekit.analysis.critical_path.critical_path import critical_path
+from tracekit.analysis.critical_path.host import _in_query_loops
 from tracekit.analysis.steps import steps
 from tracekit.timeline.timeline import timeline_of
 
@@ -55,10 +60,19 @@ def parts(trace):
 def test_a_loop_of_queries_until_a_kernel_ends_waits_for_it(tmp_path, query, inside):
     trace = kineto(tmp_path, query, inside)
     assert trace.syncs[["start_ps", "end_ps"]].to_numpy()[0].tolist() == [30 * 10**6, 1032 * 10**6]
-    assert timeline_of(trace).syncs.awaited.tolist() == list(range(6))
-    ratios = parts(trace)
-    assert ratios["compute"] == pytest.approx(1000 / 1200, abs=0.01)
-    assert ratios.get("host work", 0) < 0.1  # 20 us until the loop sees it, and 78 us of the range behind
+    timeline = timeline_of(trace)
+    assert timeline.syncs.awaited.tolist() == list(range(6))
+    path = critical_path(timeline, steps(timeline).table)
+    times_us = dict(zip(path.total["part"], path.total["time_ps"] / (6 * 10**6), strict=True))
+    work_us = 20 + 78 * bool(inside)  # until the loop sees it, and of the range behind
+    assert times_us == {
+        "compute": 1000,
+        "host work": work_us,
+        "host, nothing recorded": 191 - work_us,
+        "launch latency": 9,
+    }
+    # Without the kernel, the first query sees that all is done.
+    assert path.what_if.set_index("name").loc["k", "predicted_ps"] == 6 * (STEP - (KERNEL[1] - QUERIES[0])) * 10**6
 
 
 def test_the_same_in_nsys_where_calls_without_rows_are_no_launches(tmp_path):
@@ -79,7 +93,25 @@ def test_a_loop_that_nothing_ended_before_is_waiting_for_what_is_not_known(tmp_p
     assert (timeline_of(trace).syncs.awaited == -1).all()
     ratios = parts(trace)
     assert ratios.get("host work", 0) < 0.02
-    assert ratios["unexplained"] > 0.1
+    assert ratios["unexplained"] == (1192 - 30) / 1200
+
+
+@given(
+    *(
+        st.lists(st.tuples(st.sampled_from("tu"), st.integers(0, 30), st.integers(shortest, 9)), max_size=6)
+        for shortest in (1, 0)
+    )
+)
+def test_a_query_is_in_a_loop_where_those_of_its_thread_hold_all_of_it(asked, looped):
+    asked = [*(("cudaEventQuery", *query) for query in asked), ("cudaLaunchKernel", "t", 3, 1)]
+    waits = [*(("cudaEventQuery", *loop) for loop in looped), ("cudaStreamSynchronize", "t", 0, 40)]
+    names = (pd.Series([name for name, *_ in calls], dtype="category") for calls in (asked, waits))
+    _, thread, start, length = zip(*asked, *waits, strict=True)
+    times = np.unique(thread, return_inverse=True)[1], np.array(start), np.add(start, length)
+    held = {of: {p for own, at, long in looped if own == of for p in range(at, at + long)} for of in "tu"}
+    assert _in_query_loops(*names, times).tolist() == [
+        name == "cudaEventQuery" and {*range(at, at + long)} <= held[of] for name, of, at, long in asked
+    ]
 
 
 def test_single_looks_with_work_between_them_stay_work_of_the_host(tmp_path):

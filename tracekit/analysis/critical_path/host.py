@@ -410,8 +410,7 @@ def _in_query_loops(names: pd.Series, wait_names: pd.Series, calls: Times) -> ND
     for number in np.unique(thread[loops]).tolist():
         own, of_thread = loops[thread[loops] == number], queries[thread[queries] == number]
         spans = iv.union(iv.intervals(start[own], end[own]))
-        place = np.searchsorted(spans[:, 0], start[of_thread], side="right") - 1
-        inside[of_thread] = (place >= 0) & (end[of_thread] <= spans[place, 1])
+        inside[of_thread] = _lies_in(spans, start[of_thread], end[of_thread])
     return inside
 
 
