@@ -647,6 +647,16 @@ def test_a_stretch_is_during_a_wait_that_is_most_of_it_or_until_one_that_begins_
     ]
 
 
+def test_a_stretch_may_lie_before_the_first_call_but_where_nothing_ends_it_lies_nowhere():
+    rows_of = [("gpu:0", "s", "compute", 60 * US, 70 * US, {"correlation_id": 0})]
+    result = path(trace(rows_of, [("t", 50 * US, 52 * US, 0, "first")]), step_table((0, 20 * US), (20 * US, 90 * US)))
+    columns = ["at", "part", "on", "after", "until", "start_ps", "end_ps"]
+    assert result.unexplained[columns].to_numpy(object, na_value=None).tolist() == [
+        [1, "host, nothing recorded", "t", None, "first", 20 * US, 50 * US],
+        [1, "unexplained", "gpu:0", "compute", None, 70 * US, 90 * US],
+    ]
+
+
 @pytest.mark.parametrize("known_waits", range(3))
 def test_a_pool_waits_while_the_thread_does_that_dispatches_its_programs(known_waits):
     rows_of = [

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.graph_traces import graph_of, trace
 from tracekit.analysis.critical_path.critical_path import critical_path
+from tracekit.analysis.critical_path.dependencies import find_predecessors
 from tracekit.analysis.critical_path.graph import Dependency, Graph, drop_contradicted, graph
 from tracekit.analysis.steps import steps
 from tracekit.columns import concat
@@ -60,6 +61,29 @@ def test_a_kernel_that_starts_a_little_before_its_predecessor_ended_keeps_its_le
 def test_a_kernel_inside_of_another_follows_what_ended_before_it():
     nested_rows = [("gpu:0", "a", "compute", 0, 5), ("gpu:0", "a", "compute", 6, 90), ("gpu:0", "a", "compute", 10, 80)]
     assert waits_for(graph_of(trace(nested_rows))) == [(), (0,), (0,)]
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 20), st.integers(0, 12), st.booleans()), min_size=2, max_size=9
+    )
+)
+def test_what_ended_last_in_a_queue_comes_before_unless_a_little_of_what_began_last_is_left(works):
+    queue, start, length, aside = np.array(works, np.int64).reshape(-1, 4).T
+    end = start + length
+    order = np.lexsort((end, start, queue))
+    predecessor, lead = find_predecessors(order, queue, start, end, aside > 0)
+    for place, own in enumerate(order):
+        earlier = [x for x in order[:place] if queue[x] == queue[own] and not aside[x]]
+        over = [x for x in earlier if end[x] <= start[own]]
+        expected = max(over, key=lambda x: (end[x], order.tolist().index(x)), default=-1), 0
+        if earlier and not aside[own]:
+            last = earlier[-1]
+            left = end[last] - start[own]
+            if 0 < 2 * left < min(length[last], length[own]) and end[last] < end[own]:
+                expected = last, left
+        assert (predecessor[own], lead[own]) == expected
 
 
 US = 1_000_000
@@ -297,10 +321,11 @@ def test_an_op_waits_for_all_operands_of_those_that_left_no_row():
 
 
 def test_a_cpu_device_begins_when_the_copy_has_arrived_that_its_thread_ran_before():
-    def after_copy(launched, thread="p"):
+    def after_copy(launched, thread="p", start=52, *before):
         rows_of = [
             ("cpu:?", "p", "memcpy", 5, 50, {"correlation_id": 1}),
-            ("cpu:1", thread, "compute", 52, 60, {"correlation_id": 2}),
+            ("cpu:1", thread, "compute", start, 60, {"correlation_id": 2}),
+            *before,
         ]
         dag = graph_of(trace(rows_of, [("t", 0, 3, 1), ("t", launched, launched + 1, 2)]))
         return edge_counts(dag).get(Dependency.COPY_WAIT)
@@ -309,6 +334,10 @@ def test_a_cpu_device_begins_when_the_copy_has_arrived_that_its_thread_ran_befor
     assert after_copy(8, thread="q") is None
     # What was launched when the copy had arrived may have run there by chance.
     assert after_copy(51) is None
+    # Nor did what began before that, or when its device had just done something else.
+    assert after_copy(8, "p", 49) is None
+    assert after_copy(8, "p", 52, ("cpu:1", "q", "compute", 20, 50)) == (1, 0)
+    assert after_copy(8, "p", 52, ("cpu:1", "q", "compute", 20, 51)) is None
 
 
 def test_a_collective_begins_when_its_last_member_has_started():
