@@ -134,6 +134,36 @@ def test_waiting_that_no_straggler_explains_is_told_with_the_longest_waits():
     assert advice.waiting(window, waits_of((15, None, "send"), (15, None, "recv"))).cost_ps == 20
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(st.none(), st.integers(0, 40)),
+            st.sampled_from([None, "gpu:0", "gpu:1", "gpu:2"]),
+            st.sampled_from([None, "all-gather", "all-reduce", "broadcast"]),
+        ),
+        min_size=1,
+    )
+)
+def test_of_the_longest_waits_that_make_half_the_device_and_category_of_half_are_named(rows_):
+    waits = sorted((row for row in rows_ if row[0] is not None), key=lambda row: -row[0])
+    total = sum(wait for wait, *_ in waits)
+    finding = advice.waiting(partition(two_gpus(20)), waits_of(*rows_))
+    if total < 10:  # of 200
+        assert finding is None
+        return
+    longest = next(n for n in range(1, len(waits) + 1) if 2 * sum(wait for wait, *_ in waits[:n]) >= total)
+    expected = {"longest": longest, "n": len(waits)}
+    for at, name in ((2, "category"), (1, "device")):
+        time_of = {row[at]: 0 for row in sorted(waits[:longest], key=lambda row: str(row[at])) if row[at]}
+        for row in waits[:longest]:
+            if row[at]:
+                time_of[row[at]] += row[0]
+        most = max(time_of, key=lambda label: time_of[label], default=None)
+        if most and 2 * time_of[most] >= sum(wait for wait, *_ in waits[:longest]):
+            expected[name] = most
+    assert finding == Finding("waiting", min(total, 20), min(total, 20) / 200, expected)
+
+
 def test_a_slow_link_is_told_by_what_it_cost_unless_the_late_peer_is_on_it():
     window = partition(two_gpus(0))
     finding = advice.slow_link(window, groups(10, 99))
