@@ -24,12 +24,22 @@ def exchanging(name, ranks="0,1", numbered=False, **ways):
 FORTH, BACK = [100, 307, 500, 760], [210, 411, 655, 899]
 
 
-@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("numbered", [(False, False), (True, True), (True, False), (False, True)])
 @pytest.mark.parametrize(("ahead", "shift"), [(0, 0), (4, 0), (5000, -5000)])
 def test_what_two_hosts_send_to_each_other_tells_how_their_clocks_are_apart(numbered, ahead, shift):
-    a = exchanging("a", send=FORTH, recv=BACK, numbered=numbered)
-    b = exchanging("b", recv=[end + ahead for end in FORTH], send=[end + ahead for end in BACK], numbered=numbered)
+    a = exchanging("a", send=FORTH, recv=BACK, numbered=numbered[0])
+    b = exchanging("b", recv=[end + ahead for end in FORTH], send=[end + ahead for end in BACK], numbered=numbered[1])
     assert shifts(a, b) == [0, shift]
+
+
+@pytest.mark.parametrize(("numbered", "shift"), [(True, -5000), (False, None)])
+def test_of_sends_that_follow_each_other_evenly_only_numbers_tell_which_one_host_did_not_record(numbered, shift):
+    forth, back = range(1000, 9000, 1000), range(1500, 9500, 1000)
+    a = exchanging("a", send=forth, recv=back, numbered=numbered)
+    late = ([end + 5000 for end in ends] for ends in (forth, back))
+    b = exchanging("b", **dict(zip(("recv", "send"), late, strict=True)), numbered=numbered)
+    lost = b["start_ps"].to_numpy() < 7000 * US
+    assert shifts(a, b[~lost].reset_index(drop=True))[1] == shift
 
 
 @pytest.mark.parametrize(("ahead", "shift"), [(4, 0), (500, None)])
