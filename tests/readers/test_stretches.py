@@ -65,6 +65,39 @@ def test_runs_are_found_wherever_they_are(seed):
     assert stretches.empty(text) == sum(end - begin for begin, end in expected)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_zeros_and_blanks_are_those_of_the_whole_text_however_it_is_cut(seed):
+    """Behind the first event, so that no run is before it, and of so many events that no run is usual."""
+    rng = random.Random(seed)
+    empty = [
+        b" " * 511,
+        b" " * 512,
+        b"\n" * 700,
+        b"\0" * 600,
+        b"\0" * 9,
+        b" " * 520 + b"\0" * 9,
+        b"\0" * 9 + b" " * 505,
+    ]
+    text = b"".join(rng.choice([EVENT, b"]", b"}", b"x", *empty]) for _ in range(40))
+    text = rng.choice([b"", b" " * 600, b"\0\0"]) + EVENT + text
+    found, at = Stretches(b'"ph"'), rng.choice([0, len(EVENT) + 600])
+    pieces = [text[:at]]
+    while at < len(text):
+        pieces.append(text[at : at + rng.choice([1, 64, 512, 700, 3000])])
+        at += len(pieces[-1])
+    for piece in pieces:
+        found.see(piece)
+    inner = text.strip(b"\0\t\n\r ")
+    runs = [*re.finditer(rb"[ \t\r\n\0]{512,}", inner)]
+    blanks = [
+        len(run[0]) - run[0].count(0)
+        for run in runs
+        if inner[run.start() - 1 : run.start()] + inner[run.end() : run.end() + 1] not in (b"]]", b"]}", b"}}")
+    ]
+    assert (found.size, found.runs, found.zeros) == (len(text), len(runs), inner.count(0))
+    assert found.blanks(10**6) == sum(size for size in blanks if size >= 512)
+
+
 def test_as_many_events_are_lost_as_fit_into_what_is_lost():
     text = EVENT * 50 + b"\0" * len(EVENT) * 10 + EVENT * 50
     assert seen(text).lost(100) == [
