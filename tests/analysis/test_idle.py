@@ -593,6 +593,10 @@ def test_every_picosecond_has_the_cause_that_the_definitions_give_it(trace):
             waits(*syncs),
             [event["instance"] for event in events],
         )
+    columns = ("device", "start_ps", "end_ps", "interval")
+    device, start, end, interval = (result.gaps[name].to_numpy() for name in columns)
+    goes_on = np.append(False, (device[1:] == device[:-1]) & (start[1:] == end[:-1]))[: len(device)]
+    assert (np.diff(interval, prepend=-1) == ~goes_on).all()  # pieces that touch are of one interval
     low, high = min(event["start"] for event in events), max(event["end"] for event in events)
     for device in {event["device"] for event in events} - {"cpu:?"}:
         busy = {p for event in events if event["device"] == device for p in range(event["start"], event["end"])}
