@@ -201,9 +201,10 @@ def test_a_collective_ends_on_each_device_with_its_own_transfer_behind_the_last_
         ("tpu:1", "o", "collective", 6, 11),
     ]
     dag = trace_graph(trace(rows_of), [0, -1, 0])
-    op = np.full(len(dag.start), -1, np.int32)
-    lengths = replay(dag, whole(dag, 20), [Without(), Without((Part.COMPUTE,)), Without((Part.COLLECTIVE,))], op)
-    assert lengths.tolist() == [[20, 14, 6]]
+    op = np.array([0, 1, 0], np.int32)
+    kinds = [Without((Part.COMPUTE,)), Without((Part.COLLECTIVE,))]
+    lengths = replay(dag, whole(dag, 20), [Without(), *kinds, Without(op=1), Without(op=0)], op)
+    assert lengths.tolist() == [[20, 14, 6, 14, 6]]
 
 
 def test_each_step_ends_as_long_after_its_last_node_as_it_did_and_takes_no_time_below_0():
