@@ -53,6 +53,8 @@ def test_what_a_writer_leaves_everywhere_is_how_it_writes():
     text = padded * 20 + EVENT[:9] + b" " * 700 + EVENT[19:]
     assert seen(text).blanks(20) == 700
     assert seen(padded * 6 + EVENT).blanks(6) == 6 * 600
+    # Of many events, one in a hundred is.
+    assert [seen(padded * 9 + EVENT).blanks(events) for events in (899, 901)] == [0, 9 * 600]
 
 
 @pytest.mark.parametrize("seed", range(40))

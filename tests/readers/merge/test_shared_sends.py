@@ -1,6 +1,7 @@
 """Clocks compared on the ends of what one host sends and another receives, where nothing else is shared."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,6 +69,13 @@ def test_a_recv_that_ends_before_its_send_shows_that_the_clocks_are_not_one_as_t
 def test_sends_of_more_than_two_ranks_compare_no_clocks():
     a, b = (exchanging(name, "0,1,2", **{way: FORTH}) for name, way in (("a", "send"), ("b", "recv")))
     assert shifts(a, b) == [None, None]
+
+
+def test_work_that_is_no_collective_compares_no_clocks_whatever_ranks_are_told_of_it():
+    a, b = exchanging("a", send=FORTH, recv=BACK), exchanging("b", recv=FORTH, send=BACK)
+    late = exchanging("b", recv=[end + 30 for end in FORTH], send=[end + 30 for end in BACK])
+    late["kind"] = pd.Categorical(["compute"] * len(late), categories=late["kind"].cat.categories)
+    assert shifts(a, concat(EVENT_COLUMNS, [b, late])) == [0, 0]
 
 
 def test_the_residual_along_a_chain_of_stages_is_that_of_all_its_pairs():
