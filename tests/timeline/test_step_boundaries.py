@@ -360,6 +360,14 @@ class TestAnnotations:
         assert table(steps, "name", *WINDOW) == [("train", 0, 0, 10), ("train", 1, 10, 20)]
         assert steps.nested == 3
 
+    def test_of_steps_inside_each_other_the_outermost_counts_on_each_host(self):
+        marks = [("train", 0, 0, 10), ("micro", 0, 1, 5), ("train", 1, 10, 20), ("micro", 1, 11, 15)]
+        spans = join([annotations(*marks, host=host) for host in "ab"])
+        device_work = both(*(work((f"{host}/gpu:0", "compute", 2, 8, 1), host=host, clock=host) for host in "ab"))
+        steps = boundaries(device_work, spans)
+        assert table(steps, "clock", "name", "step") == [(host, "train", step) for host in "ab" for step in (0, 1)]
+        assert steps.nested == 4
+
     def test_a_single_step_that_holds_others_is_a_wrapper_and_none(self):
         spans = annotations(("epoch", 0, 0, 30), ("train", 0, 1, 10), ("train", 1, 10, 20))
         steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
@@ -481,6 +489,34 @@ class TestPrograms:
     def test_executions_with_one_run_id_are_one_step_in_whatever_order_a_device_ran_them(self):
         steps = boundaries(self.executions([1, 2, 3], [2, 1, 3]))
         assert table(steps, *WINDOW, "rows") == [(0, 0, 22, 2), (1, 22, 22, 2), (2, 22, 32, 2)]
+
+    def test_executions_on_clocks_that_are_not_aligned_are_steps_of_their_own(self):
+        device_work = both(
+            *(
+                work(
+                    *((f"{host}/tpu:0", "compute", at + 10 * k, at + 10 * k + 9) for k in range(3)),
+                    host=host,
+                    clock=host,
+                    run_id=[1, 2, 3],
+                    hlo_module=["jit_f"] * 3,
+                )
+                for host, at in (("a", 0), ("b", 1000))
+            )
+        )
+        steps = boundaries(device_work)
+        ends = {"a": (9, 19, 29), "b": (1009, 1019, 1029)}
+        assert table(steps, "clock", "step", "end_ps") == [(c, k, ends[c][k]) for c in "ab" for k in range(3)]
+        assert steps_of(steps, device_work) == [*range(6)]
+
+    def test_what_has_the_number_of_a_run_but_no_program_is_no_execution(self):
+        some = [("tpu:0", "compute", 10 * k, 10 * k + 2) for k in range(3)]
+        others = [("tpu:0", "compute", 10 * k + 2, 10 * k + 9) for k in range(3)]
+        device_work = work(*some, *others, run_id=[1, 2, 3] * 2, hlo_module=["jit_f"] * 3 + [None] * 3)
+        assert table(boundaries(device_work), "name", *WINDOW) == [
+            ("jit_f", 0, 0, 2),
+            ("jit_f", 1, 2, 12),
+            ("jit_f", 2, 12, 22),
+        ]
 
     def test_with_ids_of_their_own_the_devices_k_th_executions_are_one_step(self):
         steps = boundaries(self.executions([1, 2, 3], [17, 15, 16]))
