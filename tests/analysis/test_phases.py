@@ -242,15 +242,15 @@ def test_stretch_is_null_where_only_the_copies_differ():
     )
 
 
-def ranks(late: int, hosts=("rank0", "rank1"), processes=("", "")) -> Trace:
-    """Two ranks run three rounds of `forward`, each until its own work is done, and of `backward`; of the second the
+def ranks(late: int, hosts=("rank0", "rank1"), processes=("", ""), later=1) -> Trace:
+    """Two ranks run three rounds of `forward`, each until its own work is done, and of `backward`; of the `later` the
     first lasts `late` longer."""
     tables = []
     for rank, (host, process) in enumerate(zip(hosts, processes, strict=True)):
         marks, rows, called, ids, at = [], [], [], 100 * rank, 0
         for turn in range(3):
             at = turn * 1000 + rank  # all meet at the end of each turn
-            for name, length in (("forward", 100 + rank * late), ("backward", 300)):
+            for name, length in (("forward", 100 + (rank == later) * late), ("backward", 300)):
                 marks.append((name, at, at + length))
                 ids += 1
                 rows.append({"device": f"gpu:{rank}", "start": at + 5, "end": at + length, "id": ids, "name": name})
@@ -273,15 +273,46 @@ def ranks(late: int, hosts=("rank0", "rank1"), processes=("", "")) -> Trace:
 
 
 @pytest.mark.parametrize("where", [{}, {"hosts": ("h", "h"), "processes": ("1", "2")}])
+@pytest.mark.parametrize("later", [0, 1])
 @pytest.mark.parametrize("late", [0, 10, 60])
-def test_what_a_rank_begins_behind_its_own_phase_is_no_work_of_that_though_another_is_in_it(late, where):
+def test_what_a_rank_begins_behind_its_own_phase_is_no_work_of_that_though_another_is_in_it(late, later, where):
     """Of hosts and of processes of one host alike: the phase ends when the last rank has ended it."""
-    result = phases(ranks(late, **where))
+    result = phases(ranks(late, later=later, **where))
     table = result.table.set_index("name")
+    last = 100 + max(late + later, 1 - later)
     assert table["n"].tolist() == [3, 3]
-    assert table.loc["forward", ["wall_ps", "unfinished_ps", "devices"]].tolist() == [101 + late, 0, 2]
-    assert table.loc["backward", ["wall_ps", "unfinished_ps"]].tolist() == [301 + late, 0]
-    assert result.windows["forward"][""].tolist() == [[at, at + 101 + late] for at in (0, 1000, 2000)]
+    assert table.loc["forward", ["wall_ps", "unfinished_ps", "devices"]].tolist() == [last, 0, 2]
+    first = 100 + min(late + later, 1 - later)
+    assert table.loc["backward", ["wall_ps", "unfinished_ps"]].tolist() == [last + 300 - first, 0]
+    assert result.windows["forward"][""].tolist() == [[at, at + last] for at in (0, 1000, 2000)]
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_work_without_a_launch_is_of_the_process_that_launches_on_its_device(later):
+    given = ranks(60, ("h", "h"), ("1", "2"), later)
+    is_first = given.launches["correlation_id"] % 100 % 2 == 1
+    table = phases(given.changed(launches=given.launches[is_first].reset_index(drop=True))).table.set_index("name")
+    assert table["unfinished_ps"].tolist() == [0, 0]
+
+
+def test_rounds_of_processes_beside_each_other_are_counted_though_the_next_begins_before_all_are_done():
+    """The first rank begins a round while the other is still in the one before."""
+    given = ranks(0, ("h", "h"), ("1", "2"))
+    number = given.spans["start_ps"] // 1000
+    marks = given.spans[(given.spans["name"] == "forward").to_numpy()]
+    start = 200 * number[marks.index] + 50 * (marks["process"] == "2")
+    marks = marks.assign(start_ps=start, end_ps=start + 200).reset_index(drop=True)
+    rounds = phases(given.changed(spans=marks)).rounds
+    assert rounds[["start_ps", "end_ps"]].to_numpy().tolist() == [[at, at + 250] for at in (0, 200, 400)]
+
+
+def test_stretch_is_null_where_other_ops_ran_as_often():
+    _, stretch = run(
+        spans(("a", 0, 10), ("other", 10, 20, "a")),
+        ("gpu:0", "compute", 0, 10, "matmul"),
+        ("gpu:0", "compute", 10, 20, "softmax"),
+    )
+    assert pd.isna(stretch.loc[("other", "gpu:0", "compute"), "stretch"])
 
 
 def test_processes_that_run_one_after_the_other_run_rounds_of_their_own():
