@@ -641,6 +641,11 @@ def test_copies_without_which_steps_would_hardly_be_shorter_stand_behind_all_tha
     assert [finding.rule for finding in order] == ["exposed_copies", "host_bound"][:: 1 if gain is None else -1]
 
 
+def test_that_the_machine_was_busy_stands_before_all_that_may_come_of_it():
+    busy, large = Finding("busy_machine", None, None), Finding("host_bound", 30, 0.15)
+    assert advice.by_cost(timeline_of(two_gpus(0)), [large, busy]).findings == (busy, large)
+
+
 def test_a_finding_without_a_cost_stands_behind_one_of_any_cost():
     free, cheap, none = Finding("took_turns", None, None), Finding("host_bound", 1, 0.1), Finding("stragglers", 0, 0.0)
     timeline = timeline_of(two_gpus(0))

@@ -158,16 +158,20 @@ def test_of_several_waits_of_a_lane_the_work_that_ends_last_counts():
 
 
 def test_the_collective_that_ends_later_elsewhere_is_waited_for_if_work_starts_right_after_it():
-    events = work(
+    rows = [
         row("gpu:0", 0, 100, 1, kind="collective"),
         row("gpu:0", 205, 230, 2),
         row("gpu:1", 50, 200, 3, kind="collective"),
-    )
-    launches = calls(CALLED, call(3, 5, 9), call(2, 15, 20))
-    assert pieces(idle(events, launches)) == [
+    ]
+    events, launches = work(*rows), calls(CALLED, call(3, 5, 9), call(2, 15, 20))
+    expected = [
         (100, 200, "waiting for a collective or another device", 1),
         (200, 205, "between queued work", 1),
     ]
+    assert pieces(idle(events, launches)) == expected
+    # So is the second that the devices meet in.
+    first = [row(device, -60, -50, kind="collective") for device in ("gpu:0", "gpu:1")]
+    assert [piece[:3] for piece in pieces(idle(work(*rows, *first), launches))][-2:] == [each[:3] for each in expected]
     apart = events.assign(name=pd.Categorical(["all-reduce", "op", "all-gather"]))
     assert pieces(idle(apart, launches)) == [(100, 205, "unexplained", 1)]
 
