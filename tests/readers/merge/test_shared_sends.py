@@ -39,8 +39,9 @@ def test_of_sends_that_follow_each_other_evenly_only_numbers_tell_which_one_host
     a = exchanging("a", send=forth, recv=back, numbered=numbered)
     late = ([end + 5000 for end in ends] for ends in (forth, back))
     b = exchanging("b", **dict(zip(("recv", "send"), late, strict=True)), numbered=numbered)
-    lost = b["start_ps"].to_numpy() < 7000 * US
-    assert shifts(a, b[~lost].reset_index(drop=True))[1] == shift
+    b = b[(b["start_ps"] >= 7000 * US).to_numpy()].reset_index(drop=True)
+    assert shifts(a, b)[1] == shift
+    assert ("matched by their sequence numbers" in alignment(a, b)[1][0]) == numbered
 
 
 @pytest.mark.parametrize(("ahead", "shift"), [(4, 0), (500, None)])
