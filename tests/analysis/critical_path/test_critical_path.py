@@ -12,7 +12,7 @@ from tests.graph_traces import trace
 from tests.idle_frames import call, row
 from tests.known_path import US, known_trace, path, step_table
 from tests.launch_frames import calls, host_spans, work
-from tracekit.analysis.critical_path.critical_path import PARTS, _steps_of, critical_path
+from tracekit.analysis.critical_path.critical_path import PARTS, PIECES, _kept_pieces, _steps_of, critical_path
 from tracekit.analysis.critical_path.graph import graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths
 from tracekit.analysis.critical_path.stretches import LONGEST, Between, stretches
@@ -625,6 +625,17 @@ def test_of_each_step_the_longest_stretches_are_named():
     table = stretches(paths, lies, host_spans())
     longest = list(range(count, count - LONGEST, -1))
     assert list(zip(table["at"], table["time_ps"], strict=True)) == [(at, long) for at in range(3) for long in longest]
+
+
+def test_of_each_step_the_longest_pieces_are_kept_in_order_of_time():
+    count = PIECES + 9
+    length = 1 + np.random.default_rng(1).permutation(2 * count)
+    end, step = np.cumsum(length), np.repeat(np.arange(2, dtype=np.int32), count)
+    nothing, part = np.zeros(0, np.int64), np.full(len(step), Part.COMPUTE, np.int8)
+    backwards = [each[::-1] for each in (step, step, part, end - length, end)]
+    kept = _kept_pieces(Paths(nothing, nothing, *backwards))
+    longest = [sorted(range(at, at + count), key=lambda piece: -length[piece])[:PIECES] for at in (0, count)]
+    assert (len(step) - 1 - kept).tolist() == [piece for pieces in longest for piece in sorted(pieces)]
 
 
 def test_a_result_is_shown_in_a_line():
