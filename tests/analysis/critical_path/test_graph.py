@@ -107,15 +107,16 @@ def test_an_asynchronous_pair_is_in_flight_beside_the_queue_which_waits_at_its_d
     assert waits_for(dag)[behind] == (done_node,)
 
 
-def test_a_copy_with_a_wait_beside_which_its_queue_ran_nothing_is_in_the_queue():
+@pytest.mark.parametrize("begin", [5, 6])
+def test_a_copy_with_a_wait_beside_which_its_queue_ran_nothing_is_in_the_queue(begin):
     rows_of = [
         (device, "o", kind, start, end, {"wait_ps": wait})
         for device in ("tpu:0", "tpu:1", "tpu:2")
-        for kind, start, end, wait in (("compute", 3, 5, None), ("memcpy", 5, 9, 3), ("compute", 9, 12, None))
+        for kind, start, end, wait in (("compute", 3, 5, None), ("memcpy", begin, 9, 2), ("compute", 9, 12, None))
     ]
     dag = graph_of(trace(rows_of))
     assert waits_for(dag) == [(), (0,), (1,), (), (3,), (4,), (), (6,), (7,)]
-    assert (dag.end - dag.start).tolist() == [2, 4, 3] * 3
+    assert (dag.end - dag.start).tolist() == [2, 9 - begin, 3] * 3
 
 
 def test_a_pair_that_nothing_waited_for_was_in_flight_for_nobody_knows_how_long():
