@@ -539,6 +539,17 @@ def test_copies_that_are_most_of_a_path_make_it_no_device_bound_one(kind, is_bou
     assert result.is_device_bound is is_bound
 
 
+@pytest.mark.parametrize(
+    ("queued", "host_work", "compute", "is_bound"),
+    [(0.9, 0.09, 0.7, True), (0.89, 0.09, 0.7, False), (0.9, 0.11, 0.7, False), (0.9, 0.09, 0.5, False)],
+)
+def test_a_run_is_device_bound_whose_work_was_launched_ahead_and_is_most_of_its_paths(
+    queued, host_work, compute, is_bound
+):
+    total = pd.DataFrame({"part": ["host work", "compute"], "ratio": [host_work, compute]})
+    assert replace(path(known_trace()), queued_ratio=queued, total=total).is_device_bound is is_bound
+
+
 @pytest.mark.parametrize(("gap_us", "part"), [(10, "queue gap"), (11, "unexplained")])
 def test_a_queued_row_that_starts_promptly_has_a_queue_gap(gap_us, part):
     rows_of = [
