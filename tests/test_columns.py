@@ -282,3 +282,13 @@ def test_a_change_of_a_frame_without_rows_is_of_that_one_alone():
 def test_the_texts_in_some_places_are_those_that_stand_there(texts, places, there):
     column = frame({"name": "category"}, {"name": texts})["name"].array
     assert texts_at(column, np.array(places, np.int64)).tolist() == there
+
+
+@pytest.mark.parametrize("count", [2047, 2048, 2049])
+def test_about_as_many_labels_as_are_shared_and_null_are_a_column(count):
+    """Of 2,048 labels, as 256 hosts of eight devices have, no column was made."""
+    labels = [f"host{at // 8:04}/gpu:{at % 8}" for at in range(count)]
+    places = np.arange(2 * count + 1)[::-1] % (2 * count + 1)
+    column = categorical([*labels, *labels, None], places)
+    assert column.tolist() == [([*labels, *labels, np.nan])[place] for place in places.tolist()]
+    assert len(column.categories) == count

@@ -130,7 +130,7 @@ def _of_many(labels: Sequence[str | None] | pa.Array, which: NDArray[np.integer[
             labels = pa.array([label and spelt(label) for label in labels], pa.large_string())
     encoded = labels.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy()
-    if len(encoded.dictionary) <= _MOST_SHARED:
+    if len(encoded.dictionary) < _MOST_SHARED:  # with null one more
         return categorical([*encoded.dictionary.to_pylist(), None], codes[which])
     codes = codes.astype(np.min_scalar_type(~len(encoded.dictionary)))
     return pd.Categorical.from_codes(codes[which], dtype=text_dtype(_index(encoded.dictionary)), validate=False)
