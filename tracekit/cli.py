@@ -72,6 +72,15 @@ _Kinds = Annotated[
     Any, typer.Option(**_PLACE, help="TOML file with rules for what is compute, a collective or a copy.")
 ]
 
+_OnlySteps = Annotated[
+    str | None,
+    typer.Option(
+        "--only-steps",
+        metavar="FIRST-LAST",
+        help="Read only these steps of each file, such as 7-9: a large run then fits in memory.",
+    ),
+]
+
 _Strict = Annotated[bool, typer.Option("--strict", help="Refuse a trace that is damaged or lacks a rank.")]
 
 _Jobs = Annotated[
@@ -314,6 +323,7 @@ def read(
     full: Annotated[bool, typer.Option("--full", help="List every phase, step and annotation by name.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the output as JSON.")] = False,
     kinds: _Kinds = None,
+    only_steps: _OnlySteps = None,
     strict: _Strict = False,
     jobs: _Jobs = None,
     dask: _Dask = None,
@@ -326,7 +336,8 @@ def read(
     with console.progress(["reading", "counting"]) as progress:
         progress("reading")
         with executors.executor_of(jobs, dask) as executor:
-            trace = tracekit.read(source, run, kinds, strict=strict, executor=executor)
+            steps = _steps(only_steps)
+            trace = tracekit.read(source, run, kinds, steps=steps, strict=strict, executor=executor)
         progress("counting")
         inventory = contents(trace)
     if as_json:
@@ -363,6 +374,7 @@ def report(
     full: Annotated[bool, typer.Option("--full", help="Print every section and table, as in report.md.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
     kinds: _Kinds = None,
+    only_steps: _OnlySteps = None,
     strict: _Strict = False,
     jobs: _Jobs = None,
     dask: _Dask = None,
@@ -381,10 +393,11 @@ def report(
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
         one_part(phase, step, start, end)
+        steps = _steps(only_steps)
         timeline = None
         if not saved:
             with executors.executor_of(jobs, dask) as executor:
-                timeline = timeline_of(source, run=run, kinds=kinds, strict=strict, executor=executor)
+                timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, strict=strict, executor=executor)
         if strict and (missing := _missing(timeline, source)):
             raise TraceError(f"{source}: {missing} Record it again, or report without --strict what is there.")
         result = tracekit.report(
@@ -400,6 +413,7 @@ def report(
             devices=device or [],
             run=run,
             kinds=kinds,
+            steps=steps,
             progress=progress,
         )
         part = timeline and choose(timeline, phase=phase, step=step, start=start, end=end, devices=device or [])
@@ -410,6 +424,15 @@ def report(
     if out or not saved:
         directory = out or default_directory(source, part.name if part else "")
         _tell(f"Wrote {directory}/ ({', '.join(file_names(timeline))})")
+
+
+def _steps(text: str | None) -> tuple[int, int] | None:
+    """The first and the last step that `--only-steps` names."""
+    if text is None:
+        return None
+    from tracekit.readers import step_range
+
+    return step_range.parse(text)
 
 
 def _missing(timeline: Any, source: Any) -> str:
@@ -778,6 +801,7 @@ def summarise(
         Any, typer.Option("--out", "-o", path_type=str, help="The file, or a directory for it [default: summaries].")
     ] = None,
     run: _Run = None,
+    only_steps: _OnlySteps = None,
     strict: _Strict = False,
 ) -> None:
     """Write one host's trace as a small file that every command takes in its place.
@@ -789,7 +813,7 @@ def summarise(
 
     with progress(["summarising"]) as step:
         step("summarising")
-        file = tracekit.summarise(source, out, run=run)
+        file = tracekit.summarise(source, out, run=run, steps=_steps(only_steps))
     _tell(f"Wrote {file}")
 
 

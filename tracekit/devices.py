@@ -9,6 +9,8 @@ import re
 _UNKNOWN = ":?"
 MOST_NUMBER = 1 << 16
 """No machine has so many devices: a larger number is none of a device."""
+FEW = 16
+"""More devices than this are a fleet: no list of all of them is read."""
 _NAME = re.compile(r"(?:.+/)?(?P<type>(?!sc:)\w+):(?P<number>\d{1,18}|\?)(?P<core>/sc(?:-\w+)?:\d+)?")
 
 

@@ -316,3 +316,22 @@ def test_operations_are_those_of_a_sum_over_the_rows_of_each(rows, data):
         found = values(table[table["scope"] == scope], "device", "name", "kind", "operator", "source", "n", "time_ps")
         assert {row[:5]: row[5:] for row in found} == sums
         assert len(found) == len(sums)
+
+
+def test_operations_of_a_fleet_are_summed_over_its_devices():
+    draw = np.random.default_rng(3)
+    rows = [
+        (f"gpu:{device}", "compute", start, start + length, f"k{name}", 1)
+        for device in range(17)
+        for start, length, name in zip(range(0, 900, 100), draw.integers(1, 90, 9), draw.integers(0, 4, 9), strict=True)
+    ]
+    sums = {}
+    for _, _, start, end, name, _ in rows:
+        n, time_ps = sums.get(name, (0, 0))
+        sums[name] = n + 1, time_ps + end - start
+    events = linked(rows, {"framework_op": [None], "source": [None]}, [None] * len(rows))
+    table = operations(timeline_of(events), frame(STEP_COLUMNS), {})
+    assert table["device"].isna().all()
+    assert {row[0]: row[1:] for row in values(table, "name", "n", "time_ps")} == sums
+    few = linked(rows[: 16 * 9], {"framework_op": [None], "source": [None]}, [None] * 16 * 9)
+    assert operations(timeline_of(few), frame(STEP_COLUMNS), {})["device"].nunique() == 16

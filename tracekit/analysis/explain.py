@@ -12,7 +12,6 @@ from tracekit.analysis.bandwidth import Bandwidth, bandwidth
 from tracekit.analysis.collectives import Collectives, collectives
 from tracekit.analysis.completeness import Completeness, completeness, withheld
 from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
-from tracekit.analysis.fleet import FEW
 from tracekit.analysis.host_api import HostApi, host_api
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.launches import Launches, launches
@@ -21,6 +20,7 @@ from tracekit.analysis.memory import Memory, memory
 from tracekit.analysis.offenders import Offenders, offenders
 from tracekit.analysis.steps import Steps, steps
 from tracekit.analysis.top_ops import TopOps, top_ops
+from tracekit.devices import FEW
 from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
 from tracekit.units import quantity
 

@@ -19,8 +19,6 @@ from tracekit.columns import frame
 from tracekit.devices import host_of
 from tracekit.timeline.timeline import Timeline
 
-# More devices than this are a fleet: no list of all of them is read.
-FEW = 16
 # The cells of the matrix of ranks and steps, and its columns: more steps than fit share one.
 MOST_CELLS, MOST_BINS = 1 << 19, 1000
 # Ranks that stand for all others where each is drawn.

@@ -17,17 +17,21 @@ _DIRECTORY = Path("summaries")
 
 
 def summarise(
-    source: str | os.PathLike[str], out: str | os.PathLike[str] | None = None, *, run: str | None = None
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    run: str | None = None,
+    steps: tuple[int, int] | None = None,
 ) -> Path | str:
     """Write the summary of one host's trace and return its file: some thirtieth of an XSpace, with nothing left out.
 
     `tracekit.read` and every command take it in place of the trace, and a directory of summaries, or of summaries and
-    traces, in place of the traces of a run; the results are the same, bit for bit. `source` and `run` are as
-    `tracekit.read` takes them. `out` is the file or a directory for it, which is there or ends in `/`, by default
-    `summaries`; there it is called after its host, and after the directories above it that are numbered as ranks. A URL
-    is that of a directory unless it ends in `.tracekit.zip`. Raises TracekitError where `source` holds no trace or
-    those of several hosts, and where `out` lies inside the trace's own directory, is the summary of another trace or no
-    summary, or cannot be written.
+    traces, in place of the traces of a run; the results are the same, bit for bit. `source`, `run` and
+    `steps` are as `tracekit.read` takes them. `out` is the file or a directory for it, which is there or ends in `/`,
+    by default `summaries`; there it is called after its host, and after the directories above it that are numbered as
+    ranks. A URL is that of a directory unless it ends in `.tracekit.zip`. Raises TracekitError where `source` holds no
+    trace or those of several hosts, and where `out` lies inside the trace's own directory, is the summary of another
+    trace or no summary, or cannot be written.
     """
     path = path_of(source)
     place = _DIRECTORY if out is None else remote.place(out)
@@ -35,7 +39,7 @@ def summarise(
         refuse_inside(place, path)
     if isinstance(place, str):
         remote.refuse_unreachable(place)
-    host = host_trace(path.absolute() if isinstance(path, Path) else path, run)
+    host = host_trace(path.absolute() if isinstance(path, Path) else path, run, steps)
     if isinstance(place, Path):
         is_directory = place.is_dir() or (out is not None and os.fspath(out).endswith(("/", os.sep)))
     else:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,12 +24,24 @@ from tracekit import executors, remote
 from tracekit.columns import concat, constant, frame, records, rising
 from tracekit.errors import ANEW, TraceError, TracekitError, fault, on_damage
 from tracekit.files import path_of
-from tracekit.readers import capture_facts, chrome, copies, device_clocks, find, formats, losses, merge, summary
+from tracekit.readers import (
+    capture_facts,
+    chrome,
+    copies,
+    device_clocks,
+    find,
+    formats,
+    losses,
+    merge,
+    step_range,
+    summary,
+)
 from tracekit.readers.bounds import bounded
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.formats import NSYS, NSYS_PARQUET, SUMMARY, FileType
 from tracekit.readers.losses import Lost
 from tracekit.readers.nsys import sqlite_export
+from tracekit.readers.step_range import Steps
 from tracekit.readers.summary import HostTrace
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, Trace
 from tracekit.units import quantity, spelt
@@ -51,11 +63,19 @@ _NAMED = 3  # of the files that cannot be read, so many are named
 _WORTH_BYTES, _OF_GZ = 96_000_000, 10
 
 
+class _How(NamedTuple):
+    """How the files of a run are read: by which executor, and which steps of them; None for here, and for all."""
+
+    executor: Executor | None = None
+    steps: Steps | None = None
+
+
 def read(
     source: str | os.PathLike[str],
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
     *,
+    steps: Steps | None = None,
     strict: bool = False,
     executor: Executor | None = None,
 ) -> Trace:
@@ -66,27 +86,30 @@ def read(
     says so. The files of a run become one trace, as `merge` says; a summary (`tracekit.summarise`) stands for the file
     that it was made of. `kinds` is a file of the user's own rules for what an operation is (vocabulary.rules); a
     mistake in it is raised before anything is read. Of damaged files what is whole is read; what is not is counted in
-    `Trace.losses` and told in `Trace.notes`, and so are ranks without a file. An `executor` (`concurrent.futures`), of
+    `Trace.losses` and told in `Trace.notes`, and so are ranks without a file. `steps` are the first and the last step
+    to keep of each file, which has to number them, or is lost as a damaged one is: what is kept of them
+    `readers.step_range` says. An `executor` (`concurrent.futures`), of
     processes or of Dask, reads the files of a run beside each other and hands over their summaries, so the trace is the
     same; its workers have to see the files, and fetch those at a URL themselves. A file whose worker dies is lost as a
     damaged one is. Raises TraceError if nothing is there, if nothing of it is whole, if there is no run of that name,
-    or with `strict` if anything is damaged or a rank has no file.
+    or with `strict` if anything is damaged or a rank has no file, and TracekitError where there are no such `steps`.
     """
     place = path_of(source)
     own = rules.read(kinds) if kinds else ()
+    how = _How(executor, None if steps is None else step_range.checked(steps))
     with _located(place, run) as (tree, origin):
         try:
-            trace = _run(tree, origin, executor)
+            trace = _run(tree, origin, how)
         except TraceError as error:
             if run is not None or strict:
                 raise
-            older = _older_run(tree, origin.runs, str(error), executor)
+            older = _older_run(tree, origin.runs, str(error), how)
             if older is None:
                 raise
             trace = older
         else:
             if run is None and (nothing := _nothing_whole(trace)):
-                trace = _older_run(tree, origin.runs, nothing, executor) or trace
+                trace = _older_run(tree, origin.runs, nothing, how) or trace
         trace = _named(trace, tree)
     unused = rules.unused(trace.events, own)
     trace = trace.changed(
@@ -101,11 +124,11 @@ def read(
     return trace
 
 
-def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) -> Trace:
+def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
     files = len(origin.each) + len(origin.unreadable)
-    origin = _read_once(origin, tree, executor)
-    hosts, unknown, damaged, lost = _read_files(origin, tree, executor)
+    origin = _read_once(origin, tree, how.executor)
+    hosts, unknown, damaged, lost = _read_files(origin, tree, how)
     hosts, without_events = _with_events(hosts)
     damaged += without_events
     hosts, notes, of_others = _of_one_profiler(hosts)
@@ -148,7 +171,16 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, executor: Executor | None) 
     return trace.changed(
         runs=origin.runs,
         losses=concat(LOSS_COLUMNS, [losses.table("", lost), trace.losses]),
-        notes=(*losses.notes(lost), *_of_failed(capture), *origin.notes, *of_hosts, *unknown, *notes, *trace.notes),
+        notes=(
+            *losses.notes(lost),
+            *_of_failed(capture),
+            *([f"Only {step_range.named(how.steps)} of each file were asked for and read."] if how.steps else []),
+            *origin.notes,
+            *of_hosts,
+            *unknown,
+            *notes,
+            *trace.notes,
+        ),
         capture=capture,
     )
 
@@ -207,12 +239,12 @@ def _of_failed(capture: Mapping[str, Any] | None) -> list[str]:
     return [f"The script ended with exit code {code}: the trace holds what ran until then."]
 
 
-def _older_run(tree: remote.Tree, runs: Sequence[str], why: str, executor: Executor | None) -> Trace | None:
+def _older_run(tree: remote.Tree, runs: Sequence[str], why: str, how: _How) -> Trace | None:
     """The newest of `runs` behind the first, of which `why` says that it cannot be read, that can; None if there is
     none."""
     for name in runs[1:]:
         try:
-            trace = _run(tree, _find(tree.path, name), executor)
+            trace = _run(tree, _find(tree.path, name), how)
         except TraceError:
             continue
         if _nothing_whole(trace):
@@ -250,16 +282,18 @@ def _named(trace: Trace, tree: remote.Tree) -> Trace:
     )
 
 
-def host_trace(source: str | os.PathLike[str], run: str | None = None) -> HostTrace:
+def host_trace(source: str | os.PathLike[str], run: str | None = None, steps: Steps | None = None) -> HostTrace:
     """What the one file at `source` holds, as its reader gives it: what a summary is made of.
 
-    `source` and `run` are as `read` takes them. Raises TraceError as `read` does, and where there are several files.
+    `source`, `run` and `steps` are as `read` takes them. Raises what `read` raises, and TraceError where there are
+    several files.
     """
+    how = _How(steps=None if steps is None else step_range.checked(steps))
     with _located(path_of(source), run) as (tree, origin):
         origin = _read_once(origin, tree, None)
         files = origin.each
         several = len(files) + len(origin.unreadable) - len(copies.twins(files))
-        hosts, notes, _, of_files = _read_files(origin, tree) if several == 1 else ([], [], [], [])
+        hosts, notes, _, of_files = _read_files(origin, tree, how) if several == 1 else ([], [], [], [])
         if len(hosts) != 1:
             raise TraceError(
                 f"{source} holds the files of {max(several, len(hosts))} hosts or ranks, and a summary is of one. Give "
@@ -369,13 +403,13 @@ def _fetches_there(origin: find.TraceFiles, tree: remote.Tree) -> bool:
 
 
 def _read_files(
-    origin: find.TraceFiles, tree: remote.Tree, executor: Executor | None = None
+    origin: find.TraceFiles, tree: remote.Tree, how: _How
 ) -> tuple[list[HostTrace], list[str], list[str], list[Lost]]:
     """What the files hold that a known profiler wrote, the note on others, why files cannot be read, and what copies
     lack that were read in the place of such."""
     files = origin.each
-    results = dict(zip(files, _results(origin, tree, executor), strict=True))
-    lost = _read_in_their_place(results, origin, tree)
+    results = dict(zip(files, _results(origin, tree, how), strict=True))
+    lost = _read_in_their_place(results, origin, tree, how)
     notes = [_one_of_twins(results, *pair) for pair in copies.twins(files)]
     errors = {file: result for file, result in results.items() if isinstance(result, TraceError)}
     if len(errors) == len(results):
@@ -394,7 +428,7 @@ def _read_files(
 
 
 def _read_in_their_place(
-    results: dict[Path, HostTrace | TraceError | None], origin: find.TraceFiles, tree: remote.Tree
+    results: dict[Path, HostTrace | TraceError | None], origin: find.TraceFiles, tree: remote.Tree, how: _How
 ) -> list[Lost]:
     """Put what the JSON copies of XSpaces of a run hold in the place of those that cannot be read; what they lack."""
     lost = []
@@ -403,7 +437,7 @@ def _read_in_their_place(
         if (copy := find.copy_of(file)) is None:
             continue
         tree.complete([copy])
-        result = _result(partial(_host_trace, file_type=formats.CHROME), copy)
+        result = _result(partial(_host_trace, file_type=formats.CHROME, steps=how.steps), copy)
         if isinstance(result, HostTrace) and result.trace.format == _OF_COPIES:
             why = str(results[file]).replace(str(file), find.label(file)).partition(". ")[0].rstrip(".")
             evidence = f"{why}; {copy.name} was read in its place, {find.LACKS}"
@@ -435,10 +469,9 @@ def _one_of_twins(results: dict[Path, HostTrace | TraceError | None], plain: Pat
     return f"Of {find.label(plain)} and {packed.name}, which have one name, {read.name} was read: {why}."
 
 
-def _results(
-    origin: find.TraceFiles, tree: remote.Tree, executor: Executor | None
-) -> Iterator[HostTrace | TraceError | None]:
+def _results(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Iterator[HostTrace | TraceError | None]:
     """What `_host_trace` gives of each of the files (`find.TraceFiles.each`), or why it cannot be read."""
+    executor, steps = how
     divided = origin.files if executor and _is_divided(origin, executor) else ()
     is_fetched_there = _fetches_there(origin, tree)
     here = set(origin.needed) - set(divided if is_fetched_there else ())
@@ -446,7 +479,7 @@ def _results(
     if executor and divided:
         # A worker may have started in another directory.
         places = [tree.url_of(file) if is_fetched_there else str(file.absolute()) for file in divided]
-        tasks = [(place, str(file), origin.file_type.name) for place, file in zip(places, divided, strict=True)]
+        tasks = [(place, str(file), origin.file_type.name, steps) for place, file in zip(places, divided, strict=True)]
         answers = executors.results(executor, read_packed, tasks)
         yield from (_handed_over(answer, file) for answer, file in zip(answers, divided, strict=True))
     own = [(file, origin.file_type) for file in origin.files if not divided]
@@ -454,7 +487,7 @@ def _results(
     # One after the other: what of it holds no lock of Python runs on threads inside of each. Beside each other, a
     # thousand summaries and 64 XSpaces of 4 MB took 15 % longer, and three XSpaces of 85 MB as long.
     for file, its_type in own:
-        yield _result(partial(_host_trace, file_type=its_type), file)
+        yield _result(partial(_host_trace, file_type=its_type, steps=steps), file)
 
 
 def _is_divided(origin: find.TraceFiles, executor: Executor) -> bool:
@@ -469,7 +502,7 @@ def _is_divided(origin: find.TraceFiles, executor: Executor) -> bool:
     return executor.count > 1 and origin.file_type is formats.CHROME and sum(sizes[:-1]) >= _WORTH_BYTES
 
 
-def read_packed(where: str, name: str, file_type: str) -> bytes | TraceError | None:
+def read_packed(where: str, name: str, file_type: str, steps: Steps | None) -> bytes | TraceError | None:
     """What an executor runs: the summary of the file at a path or URL, None where `_host_trace` gives that, or why it
     cannot be read; in them the file is called `name`."""
     (its_type,) = (each for each in formats.FILE_TYPES if each.name == file_type)
@@ -485,7 +518,7 @@ def read_packed(where: str, name: str, file_type: str) -> bytes | TraceError | N
             names = [] if path == Path(name) else names
 
             def pack(path: Path) -> bytes | None:
-                host = _host_trace(path, its_type)
+                host = _host_trace(path, its_type, steps)
                 return (
                     None if host is None else summary.to_bytes(replace(host, trace=reduce(_named, names, host.trace)))
                 )
@@ -510,15 +543,16 @@ def _handed_over(answer: bytes | Exception | None, file: Path) -> HostTrace | Tr
     )
 
 
-def _host_trace(path: Path, file_type: FileType) -> HostTrace | None:
-    """What the file at `path` holds, its devices on the clock of their host; None if it is a Chrome JSON document of no
-    known profiler."""
+def _host_trace(path: Path, file_type: FileType, steps: Steps | None) -> HostTrace | None:
+    """What the file at `path` holds of `steps`, None for all, its devices on the clock of their host; None if it is a
+    Chrome JSON document of no known profiler."""
     with _unwritten(path, file_type):
         host = _as_written(path, file_type)
     if host is None:
         return None
     trace = bounded(host.trace)
-    return replace(host, trace=trace if host.is_fitted else device_clocks.fit(trace), is_fitted=True)
+    trace = trace if host.is_fitted else device_clocks.fit(trace)
+    return replace(host, trace=trace if steps is None else step_range.only(trace, path, steps), is_fitted=True)
 
 
 @contextmanager

@@ -65,22 +65,23 @@ def analyse(
     devices: Collection[str] = (),
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
+    steps: tuple[int, int] | None = None,
 ) -> Report:
     """The report of a trace: the verdict, and every figure behind it.
 
     `phases` names annotations to take as phases too, the last of them compared with `alone` or with `baseline`, as the
     options of `tracekit report` do. With one `phase` (or annotation), one `step`, or from `start` to `end` (picoseconds
     or text such as "1.5 s", counted from the first device work), and with `devices`, only that part of the trace
-    counts; phases are reported that lie whole inside it. Of a path, `run` and `kinds` are read as `tracekit.read` does.
-    Raises TracekitError for a name, step, range or device that the trace does not hold, and where something is to be
-    compared, but no phase with it.
+    counts; phases are reported that lie whole inside it. Of a path, `run`, `kinds` and `steps` mean what they
+    do for `tracekit.read`. Raises TracekitError for a name, step, range or device that the trace does not hold, and
+    where something is to be compared, but no phase with it.
     """
     if (alone or baseline) and not phases:
         raise TracekitError(
             "alone and baseline (--alone, --baseline) say what the last of the phases is compared with: name it in "
             "phases (--as-phase NAME)."
         )
-    whole_timeline = timeline_of(source, run=run, kinds=kinds)
+    whole_timeline = timeline_of(source, run=run, kinds=kinds, steps=steps)
     part = choose(whole_timeline, phase=phase, step=step, start=start, end=end, devices=devices)
     marked = _marked(whole_timeline, part, phases, alone, baseline)
     for name in (*phases, *alone, *([baseline] if baseline else [])):

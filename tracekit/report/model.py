@@ -14,11 +14,12 @@ from tracekit import intervals as iv
 from tracekit import notebook, remote
 from tracekit.analysis.advice import Advice
 from tracekit.analysis.explain import Explanation
-from tracekit.analysis.fleet import FEW, Fleet, fleet
+from tracekit.analysis.fleet import Fleet, fleet
 from tracekit.analysis.overlap import SHARED_COLUMNS, Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.top_ops import OPERATION_COLUMNS
 from tracekit.columns import frame, records
+from tracekit.devices import FEW
 from tracekit.errors import TracekitError
 from tracekit.files import FRAMES, REPORT_FILES, SUMMARY, whole_directory
 from tracekit.intervals import Intervals

@@ -51,12 +51,13 @@ def report(
     devices: Collection[str] = (),
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
+    steps: tuple[int, int] | None = None,
     progress: Callable[[str], object] | None = None,
     executor: Executor | None = None,
 ) -> "Report":
     """Analyse a trace and write the report's files into `out`, by default `reports/<trace>`; gives the report.
 
-    `phases` to `devices`, `run` and `kinds` are as `tracekit.analyse` takes them. A `source` may also be a
+    `phases` to `devices`, `run`, `kinds` and `steps` are as `tracekit.analyse` takes them. A `source` may also be a
     Report, or the directory of a saved one: what can be made without its trace is then written where `out` is given.
     `progress` is called with the name of each step. An `executor` reads the files of a run, as `tracekit.read` says.
     Raises TracekitError where `out` lies inside the trace's own
@@ -74,7 +75,8 @@ def report(
         name = "This" if isinstance(source, Report) else source
         several = {"as-phase": phases, "alone": alone, "device": devices}
         single = {"baseline": baseline, "phase": phase, "step": step, "from": start, "to": end}
-        options = {**{option: value or None for option, value in several.items()}, **single, "run": run, "kinds": kinds}
+        of_reading = {"run": run, "kinds": kinds, "only-steps": steps}
+        options = {**{option: value or None for option, value in several.items()}, **single, **of_reading}
         if unusable := [f"--{option}" for option, value in options.items() if value is not None]:
             raise TracekitError(
                 f"{name} is a saved report, to which {', '.join(unusable)} cannot be applied. Give the trace that it "
@@ -91,7 +93,7 @@ def report(
         refuse_inside(place, source)
         refuse_unwritable(place, "a report")
     progress("reading")
-    timeline = timeline_of(source, run=run, kinds=kinds, executor=executor)
+    timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, executor=executor)
     heap.give_back()
     progress("analysing")
     only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": devices}

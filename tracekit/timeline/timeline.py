@@ -353,21 +353,22 @@ def timeline_of(
     *,
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
+    steps: tuple[int, int] | None = None,
     strict: bool = False,
     executor: Executor | None = None,
 ) -> Timeline:
     """The Timeline of a trace, of an events frame (EVENT_COLUMNS) or of the trace at a path; a Timeline passes through.
 
-    With `windows`, only what lies inside them counts (`Timeline.inside`). Of a path, `run`, `kinds`, `strict` and
-    `executor` mean what they do for `tracekit.read`. Raises TraceError where a path holds no trace, or a frame does not
-    keep the contract, and TypeError for anything else.
+    With `windows`, only what lies inside them counts (`Timeline.inside`). Of a path, `run`, `kinds`, `steps`, `strict`
+    and `executor` mean what they do for `tracekit.read`. Raises TraceError where a path holds no trace, or a frame does
+    not keep the contract, and TypeError for anything else.
     """
     if isinstance(source, pd.DataFrame):
         # Without the frame of operations, no row can name one.
         source = Trace(source.assign(op=pd.array([pd.NA] * len(source), "Int64")) if "op" in source else source)
     if not isinstance(source, Timeline | Trace):
         path_of(source, "a trace (its path, a Trace, its events frame or a Timeline)")
-        source = read(source, run, kinds, strict=strict, executor=executor)
+        source = read(source, run, kinds, steps=steps, strict=strict, executor=executor)
     if isinstance(source, Trace):
         source = _of_whole_hosts(Timeline(source))
     return source if windows is None else source.inside(windows)

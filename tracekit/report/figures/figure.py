@@ -10,8 +10,8 @@ from typing import NamedTuple
 from matplotlib import rc_context
 
 from tracekit import remote
-from tracekit.analysis.fleet import FEW
 from tracekit.console import progress
+from tracekit.devices import FEW
 from tracekit.errors import TracekitError
 from tracekit.files import file_part, refuse_inside, refuse_saved_report, refuse_unwritable, trace_name
 from tracekit.report.figures import concurrency_area, fleet_map, gantt, overlap_matrix, partition_bars, phase_lanes

@@ -9,10 +9,11 @@ import pandas as pd
 from tracekit import intervals as iv
 from tracekit.analysis.collectives import collectives
 from tracekit.analysis.completeness import completeness, unknown_shares
-from tracekit.analysis.fleet import FEW, Fleet, fleet
+from tracekit.analysis.fleet import Fleet, fleet
 from tracekit.analysis.overlap import Breakdown, breakdown
 from tracekit.analysis.phases import phases
 from tracekit.analysis.steps import steps
+from tracekit.devices import FEW
 from tracekit.files import trace_name
 from tracekit.report.build import headline
 from tracekit.report.model import Report

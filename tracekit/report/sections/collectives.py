@@ -5,9 +5,9 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.collectives import Collectives
-from tracekit.analysis.fleet import FEW
 from tracekit.analysis.stragglers import FEWEST, worst
 from tracekit.columns import records
+from tracekit.devices import FEW
 from tracekit.report.section import (
     MOST_DATA,
     MOST_ROWS,

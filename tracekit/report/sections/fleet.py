@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.fleet import FEW, Fleet
+from tracekit.analysis.fleet import Fleet
 from tracekit.columns import records
+from tracekit.devices import FEW
 from tracekit.report.section import (
     MOST_ROWS,
     WORDS,

@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.fleet import FEW
 from tracekit.analysis.steps import ALL_DEVICES, FEWEST, Steps
 from tracekit.columns import records
+from tracekit.devices import FEW
 from tracekit.report.section import (
     MOST_DATA,
     Field,

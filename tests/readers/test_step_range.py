@@ -1,0 +1,163 @@
+"""Reading only some steps: the known work of a simulated job, and every row of a trace against the rules one by one."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests import traces
+from tests.simulator.clocks import WHOLE
+from tests.simulator.job import DEVICE_SORTS
+from tests.simulator.random_jobs import random_job
+from tests.simulator.test_agreement import NS, number
+from tests.simulator.truth import Truth
+from tests.simulator.writers import FORMATS
+from tracekit.analysis.collectives import collectives
+from tracekit.analysis.steps import steps
+from tracekit.columns import constant, frame
+from tracekit.errors import TraceError, TracekitError
+from tracekit.export.summarise import summarise
+from tracekit.readers import read, step_range
+from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import EVENT_COLUMNS, FRAME_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, Trace
+
+CHOSEN = (1, 2)
+
+
+def rows_of(events: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
+    """When the rows of each device begin and end after its first, in ps, in order."""
+    found = {}
+    for device, table in events.groupby("device", observed=True):
+        begin = int(table["start_ps"].min())
+        found[number(str(device))] = sorted(
+            (start - begin, end - begin)
+            for start, end in zip(table["start_ps"].tolist(), table["end_ps"].tolist(), strict=True)
+        )
+    return found
+
+
+def known_rows(truth: Truth) -> dict[int, list[tuple[int, int]]]:
+    """The same of the work that the job launched in the chosen steps."""
+    found = {}
+    for rank in range(truth.job.ranks):
+        rows = [row for row in truth.job.rows if row.rank == rank and row.sort in DEVICE_SORTS]
+        times = [truth.recording.times(row) for row in rows if CHOSEN[0] <= row.step <= CHOSEN[1]]
+        begin = min(start for start, _ in times)
+        found[rank] = sorted(((start - begin) * NS, (end - begin) * NS) for start, end in times)
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 3, 6, 14])
+def test_only_the_work_that_the_chosen_steps_launched_is_read_and_its_collectives_wait_as_long(seed, tmp_path):
+    truth = Truth(random_job(seed))
+    step_of = {row.collective: row.step for row in truth.job.rows if row.collective >= 0}
+    known = [
+        (each.transfer * NS, sum(each.waiting.values()) * NS, each.last_rank)
+        for at, each in enumerate(truth.collectives())
+        if CHOSEN[0] <= step_of[at] <= CHOSEN[1] and len(each.waiting) > 1
+    ]
+    for trace_format, write in FORMATS.items():
+        trace = read(write(truth, tmp_path / trace_format, WHOLE), steps=CHOSEN)
+        assert rows_of(trace.events) == known_rows(truth), trace_format
+        table = collectives(timeline_of(trace)).table.sort_values("last_start_ps")
+        columns = (table["transfer_ps"], table["wait_ps"], map(number, table["last"]))
+        assert [*zip(*columns, strict=True)] == known, trace_format
+        assert steps(timeline_of(trace)).table["step"].tolist() == [1, 2], trace_format
+        assert trace.notes[0] == "Only steps 1 to 2 of each file were asked for and read."
+
+
+def spans(*rows):
+    """Spans (process, name, step, start, end) of one host."""
+    columns = ("process", "name", "step", "start_ps", "end_ps")
+    table = dict(zip(columns, zip(*rows, strict=True), strict=True))
+    table |= {"host": ["h"] * len(rows), "thread": ["main"] * len(rows)}
+    texts = ("host", "process", "thread", "name")
+    return frame(SPAN_COLUMNS, {name: pd.Categorical(of) if name in texts else of for name, of in table.items()})
+
+
+def test_every_row_and_call_is_judged_as_by_the_rules_one_by_one():
+    draw = np.random.default_rng(5)
+    marks = [
+        (process, f"step {step}", step, 1000 * step + shift, 1000 * step + shift + 700)
+        for process, shift in (("a", 0), ("b", 300))
+        for step in range(6)
+    ]
+    n = 400
+    begins, process, ids = draw.integers(0, 6500, n), draw.integers(0, 2, n), draw.integers(0, 300, n)
+    calls = {"process": pd.Categorical(np.array(["a", "b"])[process]), "host": constant("h", n)}
+    calls |= {"thread": constant("main", n), "name": constant("launch", n)}
+    launches = frame(
+        LAUNCH_COLUMNS, calls | {"start_ps": begins, "end_ps": begins + 5, "correlation_id": pd.array(ids, "Int64")}
+    )
+    row_ids = pd.array(draw.integers(0, 400, n), "Int64")
+    row_ids[draw.integers(0, n, 50)] = pd.NA
+    starts = draw.integers(0, 7000, n)
+    texts = {"host": "h", "device": "gpu:0", "lane": "s", "kind": "compute", "known_by": "name", "name": "k"}
+    events = {name: constant(text, n) for name, text in texts.items()}
+    events |= {"start_ps": starts, "end_ps": starts + 9, "correlation_id": row_ids}
+    trace = Trace(frame(EVENT_COLUMNS, events), spans=spans(*marks), launches=launches)
+
+    def is_in(time, whose):
+        return any(start <= time < end for start, end in whose)
+
+    # Of steps 2 and 3 the time between them, too.
+    of_process = {"a": [(2000, 3700)], "b": [(2300, 4000)]}
+    in_steps = [is_in(begin, of_process["ab"[which]]) for begin, which in zip(begins, process, strict=True)]
+    known = []
+    for start, its in zip(starts, row_ids, strict=True):
+        told = {inside for inside, call in zip(in_steps, ids, strict=True) if its is not pd.NA and call == its}
+        known.append(told == {True} if len(told) == 1 else is_in(start, [(2000, 4000)]))
+    chosen = step_range.only(trace, "a.json", (2, 3))
+    assert chosen.launches["start_ps"].tolist() == begins[in_steps].tolist()
+    assert chosen.events["start_ps"].tolist() == starts[known].tolist()
+    assert 0 < len(chosen.events) < n
+
+
+def test_the_time_between_chosen_steps_is_theirs_and_that_around_others_is_not():
+    trace = Trace(
+        frame(EVENT_COLUMNS),
+        spans=spans(
+            ("", "step 0", 0, 0, 10),
+            ("", "step 1", 1, 20, 30),
+            ("", "eval", 0, 40, 50),
+            ("", "step 1", 1, 60, 70),
+            ("", "inside", None, 25, 26),
+            ("", "around all", None, 0, 99),
+            ("", "between", None, 31, 39),
+            ("", "ends as it begins", None, 15, 20),
+            ("", "empty", None, 20, 20),
+        ),
+    )
+    kept = step_range.only(trace, "a.json", (1, 1)).spans["name"].astype("str").tolist()
+    assert kept == ["step 1", "step 1", "inside", "around all", "empty"]
+
+
+def test_a_file_without_the_steps_is_refused_with_those_that_it_has():
+    path = traces.path("h100-steps-jax0.11.2.xplane.pb.gz")
+    with pytest.raises(TraceError, match=r"has no steps 7 to 9: it numbers steps 0 to 4\."):
+        read(path, steps=(7, 9))
+    with pytest.raises(TraceError, match="numbers no steps, so step 1 cannot be told from others"):
+        read(traces.path("torch-1.13-list.json.gz"), steps=(1, 1))
+
+
+@pytest.mark.parametrize("text", ["", "x", "1-", "-1", "1-x", "1.5", "²"])
+def test_what_names_no_steps_is_refused(text):
+    with pytest.raises(TracekitError, match="is no step and no range of steps: give 7, or 7-9"):
+        step_range.parse(text)
+
+
+def test_steps_are_named_first_to_last():
+    assert step_range.parse("7") == (7, 7)
+    assert step_range.parse("07-12") == (7, 12)
+    with pytest.raises(TracekitError, match="Steps 3 to 2 are none"):
+        step_range.parse("3-2")
+
+
+def test_a_summary_of_some_steps_is_read_as_they_are_of_its_trace(tmp_path):
+    path = traces.path("h100-steps-jax0.11.2.xplane.pb.gz")
+    of_trace = read(path, steps=(1, 2))
+    own = read(summarise(path, tmp_path / "own", steps=(1, 2)))
+    whole = read(summarise(path, tmp_path / "whole"), steps=(1, 2))
+    for name in FRAME_COLUMNS:
+        if name != "hosts":
+            for other in (own, whole):
+                pd.testing.assert_frame_equal(getattr(of_trace, name), getattr(other, name), check_categorical=False)
