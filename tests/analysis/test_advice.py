@@ -119,8 +119,17 @@ def waits_of(*rows):
     return replace(NOTHING.collectives, table=pd.DataFrame(columns).astype({"exposed_wait_ps": "Int64"}))
 
 
+# Two GPUs that compute for as long as each other, of 200, and for 20 of which one waits.
+ALIKE = events(
+    ("gpu:0", "compute", 0, 80),
+    ("gpu:0", "collective", 80, 100, "op"),
+    ("gpu:1", "compute", 0, 80),
+    ("gpu:1", "memcpy", 80, 100),
+)
+
+
 def test_waiting_that_no_straggler_explains_is_told_with_the_longest_waits():
-    window = partition(two_gpus(20))  # of 200
+    window = partition(ALIKE)
     long = [(4, "gpu:1", "all-reduce"), (3, "gpu:1", "all-reduce")]
     short = [(1, "gpu:0", "all-gather"), (1, None, "all-gather"), (1, "gpu:0", None), (None, None, "all-reduce")]
     evidence = {"longest": 2, "n": 5, "category": "all-reduce", "device": "gpu:1"}
@@ -132,6 +141,36 @@ def test_waiting_that_no_straggler_explains_is_told_with_the_longest_waits():
     assert advice.waiting(window, NOTHING.collectives) is None
     # Of several at once, all of which wait.
     assert advice.waiting(window, waits_of((15, None, "send"), (15, None, "recv"))).cost_ps == 20
+
+
+@pytest.mark.parametrize(
+    ("compute", "busiest", "ratio"),
+    [
+        ((90, 56, 50, 60), ["gpu:0"], 90 / 56),  # a slow stage
+        ((50, 70, 71, 48), ["gpu:2", "gpu:1"], 70.5 / 49),  # two ranks that are as slow
+        ((50, 60), ["gpu:1"], 1.2),
+        ((50, 59), None, None),
+        ((50, 60, 70, 80), ["gpu:3", "gpu:2"], 75 / 55),
+        ((50, 60, 60, 60), None, None),  # one that does less is no cause
+        ((50, 50, 50, 0), None, None),
+        ((0, 0, 0, 50), None, None),  # nothing to compare with
+    ],
+)
+def test_who_computes_longer_than_the_others_is_named_where_they_wait(compute, busiest, ratio):
+    window = partition(
+        events(
+            ("gpu:0", "collective", 100, 200, "op"),
+            *((f"gpu:{at}", "compute", 0, length) for at, length in enumerate(compute) if length),
+            *((f"gpu:{at}", "memcpy", 199, 200) for at in range(len(compute))),
+        )
+    )
+    evidence = advice.waiting(window, waits_of((90, "gpu:1", "send"), (9, "gpu:0", "send"))).evidence
+    assert evidence.get("busiest") == busiest
+    if busiest:
+        assert "device" not in evidence
+        assert evidence["ratio"] == pytest.approx(ratio)
+    else:
+        assert evidence["device"] == "gpu:1"
 
 
 @given(
@@ -147,7 +186,7 @@ def test_waiting_that_no_straggler_explains_is_told_with_the_longest_waits():
 def test_of_the_longest_waits_that_make_half_the_device_and_category_of_half_are_named(rows_):
     waits = sorted((row for row in rows_ if row[0] is not None), key=lambda row: -row[0])
     total = sum(wait for wait, *_ in waits)
-    finding = advice.waiting(partition(two_gpus(20)), waits_of(*rows_))
+    finding = advice.waiting(partition(ALIKE), waits_of(*rows_))
     if total < 10:  # of 200
         assert finding is None
         return

@@ -46,6 +46,8 @@ EXPOSED_COPIES = 0.05
 COVERED = 0.8
 LATE_PEER = 0.05
 WAITING = 0.05
+# Devices that compute so many times as long as the others hold them up where they meet.
+BUSIER = 1.2
 SLOW_LINK = 0.05
 SLOWER_STEPS = 0.02
 # By cause of idle time (analysis.idle) the rule's name and its share.
@@ -256,7 +258,9 @@ def waiting(partition: pd.DataFrame, collectives: Collectives) -> Finding | None
     wait at once on a device, no more than was exposed.
 
     Of the `n` collectives, the `longest` waits that make half of it are most of a category, and for a `device`, if half
-    or more of their time is.
+    or more of their time is. `busiest` are the devices, at most half of all, that compute BUSIER times as long as the
+    median of the others, or more, and by `ratio`: who waits for one another is held up by them, be it along a chain, as
+    the stages of a pipeline, where those beside them come as late. Then no `device` is told.
     """
     waits = collectives.table[collectives.table["exposed_wait_ps"].notna()]
     exposed = waits["exposed_wait_ps"].to_numpy(np.int64)
@@ -273,7 +277,23 @@ def waiting(partition: pd.DataFrame, collectives: Collectives) -> Finding | None
         times = pd.Series(exposed[longest]).groupby(waits[column].to_numpy(object)[longest]).sum()
         if len(times) and 2 * times.max() >= exposed[longest].sum():
             evidence[name] = str(times.idxmax())
+    if busiest := _busiest(partition):
+        evidence.pop("device", None)
+        evidence |= busiest
     return Finding("waiting", cost, share, evidence)
+
+
+def _busiest(partition: pd.DataFrame) -> dict[str, Any]:
+    """The devices, at most half of all, that compute BUSIER times as long as the median of the others or more, the
+    busiest first, and how many times as long their own median is; empty where none does."""
+    compute = partition[PARTS["compute"]].sum(axis=1).to_numpy(np.float64)
+    order = np.argsort(-compute, kind="stable")
+    for count in range(len(order) // 2, 0, -1):
+        most, others = compute[order[:count]], np.median(compute[order[count:]])
+        if others > 0 and most.min() >= BUSIER * others and most.min() > compute[order[count]]:
+            names = partition["device"].to_numpy(object)[order[:count]].tolist()
+            return {"busiest": [str(name) for name in names], "ratio": float(np.median(most) / others)}
+    return {}
 
 
 def slow_link(partition: pd.DataFrame, collectives: Collectives, late: Finding | None = None) -> Finding | None:

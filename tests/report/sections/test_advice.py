@@ -80,6 +80,11 @@ CASES = [
     *(("waiting", {"longest": 3, "n": n} | more, ()) for n in (5, 60) for more in ({}, {"device": "gpu:3"})),
     ("waiting", {"longest": 3, "n": 60, "category": "send-recv"}, ()),
     *(
+        ("waiting", {"longest": 3, "n": 60, "category": category, "busiest": names, "ratio": 1.61}, ())
+        for category in ("send-recv", "all-reduce")
+        for names in (["gpu:3"], ["gpu:3", "gpu:1", "gpu:2"])
+    ),
+    *(
         ("slower_steps", FINDINGS["slower_steps"] | {"part": part, "same_events": same}, ())
         for part in ("compute", "memory", "idle", "collective")
         for same in (True, False)

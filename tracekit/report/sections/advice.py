@@ -382,6 +382,7 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         f"Waiting for others in collectives was exposed for {_of_time(finding, devices)}, half of it in "
         f"{quantity(finding.evidence['longest'], 'wait')} of {finding.evidence['n']:,}"
         + (f", most for {finding.evidence['device']}" if "device" in finding.evidence else "")
+        + _busiest(finding.evidence)
     ),
     "slow_link": lambda finding, devices: (
         f"A slow link: {finding.evidence['n']} {finding.evidence['category'] or 'collective'}s of "
@@ -565,6 +566,11 @@ def _keep_pace(evidence: Mapping[str, Any], result: advice.Advice) -> str:
 
 def _come_together(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     """What helps where devices wait in collectives, and none is late so often that it is a straggler."""
+    if "busiest" in evidence:
+        it = "it" if len(evidence["busiest"]) == 1 else "each"
+        if evidence.get("category") in FROM_ONE_TO_ONE:
+            return f"give {it} less of the model, so that stages take equally long; more micro-batches fill a pipeline"
+        return f"see what takes {it} longer: more work, as of uneven shards or batches, or a lower clock"
     if evidence.get("category") in FROM_ONE_TO_ONE:
         return "more micro-batches fill a pipeline better, and so do stages that take equally long"
     if few := 5 * evidence["longest"] < evidence["n"]:
@@ -573,6 +579,16 @@ def _come_together(evidence: Mapping[str, Any], result: advice.Advice) -> str:
         what = "takes it longer" if "device" in evidence else "differs between devices"
     pauses = "checkpoints, evaluation, garbage collection, a late batch" if few else "work, input, clocks"
     return f"see what {what} before them: {pauses}"
+
+
+def _busiest(evidence: Mapping[str, Any]) -> str:
+    """The devices that compute longer than the others, as the end of a sentence."""
+    names = evidence.get("busiest", [])
+    if not names:
+        return ""
+    rest = names[1] if len(names) == 2 else quantity(len(names) - 1, "other")
+    who = f"{names[0]} computes" if len(names) == 1 else f"{names[0]} and {rest} compute"
+    return f"; {who} {factor(evidence['ratio'])} the time of the rest"
 
 
 _LINK_TOOLS = "nvidia-smi topo -m and nvlink -s, NCCL_DEBUG=INFO"
