@@ -115,6 +115,7 @@ _PART_OF = {
     "occurrences": "instances",
     "programs": "step_boundaries",
     "step_marks": "step_boundaries",
+    "step_spans": "step_range",
 }
 
 

@@ -131,6 +131,56 @@ def test_the_time_between_chosen_steps_is_theirs_and_that_around_others_is_not()
     assert kept == ["step 1", "step 1", "inside", "around all", "empty"]
 
 
+def kept_calls(marks, calls, chosen):
+    """When the calls (thread, begin) of one process begin that are kept of the steps of `marks`."""
+    texts = {"host": constant("h", len(calls)), "process": constant("p", len(calls))}
+    texts |= {"name": constant("launch", len(calls)), "thread": pd.Categorical([thread for thread, _ in calls])}
+    begins = np.array([begin for _, begin in calls])
+    launches = frame(LAUNCH_COLUMNS, {**texts, "start_ps": begins, "end_ps": begins + 1})
+    trace = step_range.only(Trace(frame(EVENT_COLUMNS), spans=marks, launches=launches), "a.json", chosen)
+    return trace.launches["start_ps"].tolist(), trace.spans["name"].astype("str").tolist()
+
+
+def test_numbered_spans_inside_steps_and_around_them_are_none():
+    marks = spans(
+        ("p", "epoch", 2, 0, 400),
+        *(("p", "train", step, 100 * step, 100 * step + 90) for step in range(1, 4)),
+        *(
+            ("p", "part", part, 100 * step + 20 * part, 100 * step + 20 * part + 9)
+            for step in (1, 2, 3)
+            for part in (1, 2)
+        ),
+    )
+    calls = [("main", begin) for begin in (50, 125, 145, 205, 225, 245, 325, 345)]
+    assert kept_calls(marks, calls, (2, 2)) == ([205, 225, 245], ["train", "part", "part"])
+    with pytest.raises(TraceError, match=r"has no step 4: it numbers steps 1 to 3\."):
+        kept_calls(marks, calls, (4, 4))
+
+
+def test_each_thread_that_marks_the_steps_is_cut_by_its_own():
+    marks = spans(
+        *(("p", "train", step, 100 * step, 100 * step + 100) for step in range(4)),
+        *(("p", "train", step, 100 * step + 40, 100 * step + 140) for step in range(4)),
+        ("p", "train", 0, 0, 100),
+    )
+    threads = pd.Categorical(["a"] * 4 + ["b"] * 4 + ["one step"])
+    begins = (120, 210, 230, 250, 310)
+    for thread, kept in (
+        ("a", [210, 230, 250]),
+        ("b", [250, 310]),
+        ("one step", [210, 230, 250, 310]),
+        ("c", begins[1:]),
+    ):
+        calls = [(thread, begin) for begin in begins]
+        assert kept_calls(marks.assign(thread=threads), calls, (2, 2))[0] == [*kept]
+
+
+def test_a_step_that_overlaps_the_next_one_by_rounding_ends_there():
+    marks = spans(*(("p", "train", step, 20_000_000 * step, 20_000_000 * step + 21_000_000) for step in range(4)))
+    calls = [("main", 20_000_000 * step + late) for step in range(4) for late in (0, 10_000_000)]
+    assert kept_calls(marks, calls, (1, 2))[0] == [20_000_000, 30_000_000, 40_000_000, 50_000_000]
+
+
 def test_a_file_without_the_steps_is_refused_with_those_that_it_has():
     path = traces.path("h100-steps-jax0.11.2.xplane.pb.gz")
     with pytest.raises(TraceError, match=r"has no steps 7 to 9: it numbers steps 0 to 4\."):
@@ -161,3 +211,6 @@ def test_a_summary_of_some_steps_is_read_as_they_are_of_its_trace(tmp_path):
         if name != "hosts":
             for other in (own, whole):
                 pd.testing.assert_frame_equal(getattr(of_trace, name), getattr(other, name), check_categorical=False)
+    assert own.notes[0] == "Only steps 1 to 2 of each file were asked for and read."
+    of_one = read(summarise(path, tmp_path / "one", steps=(1, 1)))
+    assert of_one.notes[0] == "Only step 1 of each file was asked for and read."

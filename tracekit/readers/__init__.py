@@ -174,7 +174,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
         notes=(
             *losses.notes(lost),
             *_of_failed(capture),
-            *([f"Only {step_range.named(how.steps)} of each file were asked for and read."] if how.steps else []),
+            *([step_range.note(how.steps)] if how.steps else []),
             *origin.notes,
             *of_hosts,
             *unknown,
@@ -304,7 +304,8 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None, steps: St
         trace = _named(_with_losses(host.trace, [*of_files, *lost]), tree)
         if damaged := _damaged(trace):
             on_damage.get()(damaged)
-        notes = [*host.notes, *map(tree.named, origin.notes), *notes]
+        of_steps = [step_range.note(how.steps)] if how.steps else []
+        notes = [*of_steps, *host.notes, *map(tree.named, origin.notes), *notes]
         return replace(host, trace=trace, capture=capture or host.capture, notes=tuple(notes))
 
 

@@ -2,7 +2,7 @@
 a thousand hosts, a few steps say what all of them do.
 
 Steps are those that spans number (`SPAN_COLUMNS`), or where none does, that are called `step 3` and the like. They are
-cut where the host begins and ends them, process by process, and work belongs to the step in which it was launched,
+cut where the host begins and ends them, thread by thread, and work belongs to the step in which it was launched,
 whenever it ran: so every rank keeps the same work of the same steps, and collectives still meet.
 """
 
@@ -16,16 +16,16 @@ from tracekit import intervals as iv
 from tracekit.columns import by_label, distinct, texts
 from tracekit.errors import TraceError, TracekitError
 from tracekit.intervals import Intervals
+from tracekit.readers.step_spans import THREAD, cut_to_next, inner
 from tracekit.trace import Trace
-from tracekit.vocabulary.step_names import step_name
+from tracekit.vocabulary.step_names import series, step_name
 
 Steps = tuple[int, int]
 """The first and the last step that are read."""
 
 Mask = NDArray[np.bool_]
-# A host, and a process of it, "" where the file does not tell; and of a host all of its processes.
-_Process = tuple[str, str]
-_PROCESS = ["host", "process"]
+# A host, a process of it and a thread of that, "" where the file does not tell; and with "" all processes and threads.
+_Thread = tuple[str, str, str]
 
 
 def parse(text: str) -> Steps:
@@ -44,6 +44,11 @@ def checked(steps: Steps) -> Steps:
     return steps
 
 
+def note(steps: Steps) -> str:
+    """What a trace tells of being read in part."""
+    return f"Only {named(steps)} of each file {'was' if steps[0] == steps[1] else 'were'} asked for and read."
+
+
 def named(steps: Steps) -> str:
     """`step 7`, or `steps 7 to 9`."""
     return f"step {steps[0]}" if steps[0] == steps[1] else f"steps {steps[0]} to {steps[1]}"
@@ -57,7 +62,11 @@ def only(trace: Trace, path: Path, steps: Steps) -> Trace:
     """
     spans = trace.spans
     number = _numbers(spans)
-    is_step = number >= 0
+    is_numbered = number >= 0
+    marks, is_mark = _marks(spans[is_numbered], number[is_numbered])
+    is_step = is_numbered.copy()
+    is_step[is_numbered] = is_mark
+    number = np.where(is_step, number, -1)
     chosen = (number >= steps[0]) & (number <= steps[1])
     if not chosen.any():
         if not is_step.any():
@@ -68,14 +77,16 @@ def only(trace: Trace, path: Path, steps: Steps) -> Trace:
         raise TraceError(
             f"{path} has no {named(steps)}: it numbers steps {number[is_step].min()} to {number[is_step].max()}."
         )
-    windows = _windows(spans[is_step], chosen[is_step])
+    windows = _windows(marks, steps)
     launches, kept = trace.launches, _begin_inside(trace.launches, windows)
     frames = {
         name: getattr(trace, name)[_begin_inside(getattr(trace, name), windows)] for name in ("host_work", "syncs")
     }
     frames["launches"] = launches[kept]
     frames["events"] = trace.events[_launched_inside(trace.events, launches, kept, windows)]
-    frames["spans"] = spans[chosen | (~is_step & _reach_inside(spans, windows))]
+    # Of numbered spans that are no steps, one around many would pass for a step where few of them are left.
+    beside = np.where(is_numbered, _begin_inside(spans, windows), _reach_inside(spans, windows))
+    frames["spans"] = spans[chosen | (~is_step & beside)]
     memory = trace.memory
     frames["memory"] = memory[_inside(memory, memory["time_ps"].to_numpy(), windows)]
     return trace.changed(**{name: table.reset_index(drop=True) for name, table in frames.items()})
@@ -95,70 +106,88 @@ def _number_of(name: str) -> int:
     return -1 if said is None or said.part else said.number
 
 
-def _windows(spans: pd.DataFrame, chosen: Mask) -> dict[_Process, Intervals]:
-    """From when to when each process was in the `chosen` of its numbered `spans`, and of a host all of its processes.
+def _marks(numbered: pd.DataFrame, number: NDArray[np.int64]) -> tuple[pd.DataFrame, Mask]:
+    """The steps among the `numbered` spans, each with its `number` and cut to the next one; and which these are: as
+    timelines have it, those that no other span of the process is around, nor several of them inside."""
+    spans = numbered[["start_ps", "end_ps"]].reset_index(drop=True)
+    spans[THREAD] = pd.DataFrame(_threads(numbered), columns=THREAD, dtype=object)
+    names = by_label(numbered["name"].array, series, "").astype(object)
+    spans = spans.assign(number=number, name=names, program=spans["process"])
+    is_step = ~inner(spans)
+    return cut_to_next(spans[is_step]), is_step
 
-    Time between two of them belongs to them, unless another step begins there.
+
+def _windows(marks: pd.DataFrame, steps: Steps) -> dict[_Thread, Intervals]:
+    """From when to when each thread was in the `steps` that it marks, and each process and host in those of all of its
+    threads; a thread that does not mark each of them has no windows of its own.
+
+    Time between two of them belongs to them, unless another step of the thread begins there.
     """
-    windows: dict[_Process, list[Intervals]] = {}
-    process, first = distinct(*(spans[name].cat.codes.to_numpy(np.int64) for name in _PROCESS))
-    start, end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
-    for code, key in enumerate(_processes(spans.iloc[first])):
-        mine = np.flatnonzero(process == code)
-        mine = mine[np.argsort(start[mine], kind="stable")]
-        edges = np.flatnonzero(np.diff(chosen[mine], prepend=not chosen[mine[0]]))
-        for run in np.split(mine, edges[1:]):
+    windows: dict[_Thread, list[Intervals]] = {}
+    numbers: dict[_Thread, set[int]] = {}
+    for its_thread, mine in marks.groupby(THREAD, sort=False):
+        host, process, thread = map(str, its_thread)
+        mine = mine.sort_values("start_ps", kind="stable")
+        chosen = mine["number"].between(*steps).to_numpy(bool)
+        start, end = mine["start_ps"].to_numpy(), mine["end_ps"].to_numpy()
+        for run in np.split(np.arange(len(mine)), np.flatnonzero(np.diff(chosen)) + 1):
             if chosen[run[0]]:
                 window = iv.intervals(start[run[:1]], end[run].max(keepdims=True))
-                windows.setdefault(key, []).append(window)
-                windows.setdefault((key[0], ""), []).append(window)
-    return {key: iv.union(np.concatenate(of)) for key, of in windows.items()}
+                for key in {(host, process, thread), (host, process, ""), (host, "", "")}:
+                    windows.setdefault(key, []).append(window)
+                    numbers.setdefault(key, set()).update(mine["number"].iloc[run].tolist())
+    return {
+        key: iv.union(np.concatenate(of))
+        for key, of in windows.items()
+        if not key[2] or numbers[key] == numbers[(*key[:2], "")]
+    }
 
 
-def _processes(table: pd.DataFrame) -> list[_Process]:
-    """The host and the process of each row."""
-    columns = [[*texts(table[name].array)] if name in table else [""] * len(table) for name in _PROCESS]
-    return [(str(host), str(process or "")) for host, process in zip(*columns, strict=True)]
+def _threads(table: pd.DataFrame) -> list[_Thread]:
+    """The host, the process and the thread of each row."""
+    columns = [[*texts(table[name].array)] if name in table else [""] * len(table) for name in THREAD]
+    return [(str(host), str(process or ""), str(thread or "")) for host, process, thread in zip(*columns, strict=True)]
 
 
-def _begin_inside(table: pd.DataFrame, windows: dict[_Process, Intervals]) -> Mask:
-    """Which calls begin inside the windows of their process, or of their host where that numbers no steps."""
+def _begin_inside(table: pd.DataFrame, windows: dict[_Thread, Intervals]) -> Mask:
+    """Which calls begin inside the windows of their thread, or of their process or host where that has none."""
     return _inside(table, table["start_ps"].to_numpy(), windows)
 
 
-def _inside(table: pd.DataFrame, time: NDArray[np.int64], windows: dict[_Process, Intervals]) -> Mask:
-    """Which rows of a table with hosts, and processes if it has them, have a time inside their windows."""
+def _inside(table: pd.DataFrame, time: NDArray[np.int64], windows: dict[_Thread, Intervals]) -> Mask:
+    """Which rows of a table with hosts, and processes and threads if it has them, have a time inside their windows."""
     inside = np.zeros(len(table), bool)
-    for rows, of in _by_process(table, windows):
+    for rows, of in _by_thread(table, windows):
         at = np.searchsorted(of[:, 0], time[rows], side="right") - 1
         inside[rows] = (at >= 0) & (time[rows] < of[at, 1])
     return inside
 
 
-def _reach_inside(spans: pd.DataFrame, windows: dict[_Process, Intervals]) -> Mask:
-    """Which spans overlap with the windows of their process."""
+def _reach_inside(spans: pd.DataFrame, windows: dict[_Thread, Intervals]) -> Mask:
+    """Which spans overlap with the windows of their thread."""
     start, end, inside = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy(), np.zeros(len(spans), bool)
-    for rows, of in _by_process(spans, windows):
+    for rows, of in _by_thread(spans, windows):
         at = np.searchsorted(of[:, 1], start[rows], side="right")
         inside[rows] = (at < len(of)) & (np.append(of[:, 0], 0)[at] < np.maximum(end[rows], start[rows] + 1))
     return inside
 
 
-def _by_process(table: pd.DataFrame, windows: dict[_Process, Intervals]) -> list[tuple[NDArray[np.int64], Intervals]]:
-    """The rows of each process that has windows, and these."""
+def _by_thread(table: pd.DataFrame, windows: dict[_Thread, Intervals]) -> list[tuple[NDArray[np.int64], Intervals]]:
+    """The rows of each thread that has windows, or whose process or host has, and these."""
     if not len(table):
         return []
-    process, first = distinct(*(table[name].cat.codes.to_numpy(np.int64) for name in _PROCESS if name in table))
+    thread, first = distinct(*(table[name].cat.codes.to_numpy(np.int64) for name in THREAD if name in table))
     found = []
-    for code, (host, name) in enumerate(_processes(table.iloc[first])):
-        of = windows.get((host, name), windows.get((host, "")))
+    for code, (host, process, name) in enumerate(_threads(table.iloc[first])):
+        keys = ((host, process, name), (host, process, ""), (host, "", ""))
+        of = next((windows[key] for key in keys if key in windows), None)
         if of is not None:
-            found.append((np.flatnonzero(process == code), of))
+            found.append((np.flatnonzero(thread == code), of))
     return found
 
 
 def _launched_inside(
-    events: pd.DataFrame, launches: pd.DataFrame, kept: Mask, windows: dict[_Process, Intervals]
+    events: pd.DataFrame, launches: pd.DataFrame, kept: Mask, windows: dict[_Thread, Intervals]
 ) -> Mask:
     """Which device rows were launched by calls that are `kept`, or began inside the windows of their host where no call
     is known, or several of one id, of which some are kept."""

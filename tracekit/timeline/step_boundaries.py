@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.columns import distinct, frame
+from tracekit.readers.step_spans import THREAD
 from tracekit.timeline.programs import Evidence, Process
 from tracekit.timeline.rows import CODE, Rows, clock_of_hosts
 from tracekit.timeline.step_marks import (
     AFTER,
     BEFORE,
-    THREAD,
     UNKNOWN,
     Marker,
     Marks,

@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import places_of
 from tracekit.intervals import Intervals
+from tracekit.readers.step_spans import THREAD, cut_to_next, inner
 from tracekit.timeline.programs import Evidence, Program, programs
 from tracekit.timeline.rows import Rows, clock_of_hosts
 from tracekit.vocabulary.step_names import series
@@ -23,18 +23,12 @@ UNKNOWN, BEFORE, AFTER = -1, -2, -3
 # What stands in the table of steps for each kind of evidence.
 ANNOTATION, GROUP, PROGRAM = "annotation", "group_id", "run_id"
 
-# What a thread is told by, and what tells a step on it.
-THREAD, _STEP = ["host", "process", "thread"], ["name", "step"]
+# What tells a step on a thread.
+_STEP = ["name", "step"]
 # A host, a process of it ("" where the trace does not tell), or a thread of that; and the steps that one marked, in
 # order, with its times of them, (m,) and (m, 2).
 Marker = tuple[str, ...]
 StepTimes = tuple[NDArray[np.int64], Intervals]
-
-_NEVER = np.iinfo(np.int64).min
-
-# Spans of a thread that follow each other overlap by so much where their times are rounded, as some profilers write
-# whole microseconds, if each lasts so many times as long.
-ROUNDING_PS, _ROUNDED = 1_000_000, 10
 
 # A program recurs if it runs at least so often on every device that runs it at all.
 RECURS = 3
@@ -137,9 +131,9 @@ def annotations(rows: Rows, spans: pd.DataFrame, evidence: Evidence) -> Marks | 
     spans_of_steps = _occurrences(spans_of_steps)
     spans_of_steps, found = _by_program(spans_of_steps, evidence)
     mark = spans_of_steps.groupby(["clock", "program", *_STEP, "occurrence"], sort=False).ngroup().to_numpy()
-    inner = np.zeros(int(mark.max()) + 1, bool)
-    inner[mark[_inner(spans_of_steps)]] = True
-    spans_of_steps, mark = _cut_to_next(spans_of_steps[~inner[mark]]), mark[~inner[mark]]
+    is_inner = np.zeros(int(mark.max()) + 1, bool)
+    is_inner[mark[inner(spans_of_steps)]] = True
+    spans_of_steps, mark = cut_to_next(spans_of_steps[~is_inner[mark]]), mark[~is_inner[mark]]
     _, heads, mark = np.unique(mark, return_index=True, return_inverse=True)
     times = _step_times(mark, spans_of_steps)
     clock = pd.factorize(spans_of_steps["clock"].iloc[heads], sort=True)[0]
@@ -157,7 +151,7 @@ def annotations(rows: Rows, spans: pd.DataFrame, evidence: Evidence) -> Marks | 
         host=iv.intervals(times["start_ps"].to_numpy()[order], times["end_ps"].to_numpy()[order]),
         hosts=np.bincount(step_of_process, minlength=len(order)),
         of=_by_marker(spans_of_steps, place),
-        nested=int(inner.sum()),
+        nested=int(is_inner.sum()),
         programs=found,
         program=head["program"].to_numpy(np.int64) if found else None,
     )
@@ -177,25 +171,6 @@ def _by_program(spans: pd.DataFrame, evidence: Evidence) -> tuple[pd.DataFrame, 
             program[place] = of_process[keys[place]]
             names[place] = f"{names[place]} ({found[program[place]].label})"
     return spans.assign(program=program, name=names), tuple(found)
-
-
-def _cut_to_next(spans: pd.DataFrame) -> pd.DataFrame:
-    """The spans, those cut to the begin of the next one of their thread that overlap it by rounding alone: what is
-    launched right then is of the next step."""
-    thread, start, end = (
-        np.asarray(spans.groupby(THREAD, sort=False).ngroup(), np.int64),
-        *(spans[edge].to_numpy() for edge in ("start_ps", "end_ps")),
-    )
-    order = np.lexsort((start, thread))
-    before, after = order[:-1], order[1:]
-    over_ps = end[before] - start[after]
-    is_cut = (thread[before] == thread[after]) & (start[before] < start[after]) & (end[before] <= end[after])
-    is_cut &= (over_ps > 0) & (over_ps <= ROUNDING_PS)
-    # Of short spans that much is a part of what they are.
-    is_cut &= _ROUNDED * over_ps <= np.minimum(end[before] - start[before], end[after] - start[after])
-    cut_end = end.copy()
-    cut_end[before[is_cut]] = start[after[is_cut]]
-    return spans.assign(end_ps=cut_end)
 
 
 def _step_times(step: NDArray[np.int64], spans: pd.DataFrame) -> pd.DataFrame:
@@ -248,49 +223,6 @@ def _overlaps(spans: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     first = new.cumsum()
     spans["overlap"] = first - first.groupby([spans[name] for name in key], sort=False).transform("min")
     return spans
-
-
-def _inner(spans: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which spans are no step: those inside another of their thread, or of another name of their host, in one program;
-    and a single one that wraps several such."""
-    start, end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
-    host, thread = (
-        np.asarray(spans.groupby(key, sort=False).ngroup(), np.int64) for key in (["host", "program"], THREAD)
-    )
-    name = np.asarray(pd.factorize(spans["name"])[0], np.int64)
-    often = spans.groupby([*THREAD, "name"], sort=False)["name"].transform("size").to_numpy()
-    inner = np.zeros(len(spans), bool)
-    for places in places_of(host, int(host.max(initial=-1)) + 1):
-        inner[places] = _inner_of_host(start[places], end[places], thread[places], name[places], often[places])
-    return inner
-
-
-def _inner_of_host(
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    thread: NDArray[np.int64],
-    name: NDArray[np.int64],
-    often: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """The same of the n spans of one host; `often` (n,): how many of its thread have its name."""
-    order = np.lexsort((-end, start))
-    wraps = np.zeros(len(start), bool)
-    for place in np.flatnonzero(often == 1):
-        first_place, last_place = np.searchsorted(start[order], [start[place], end[place]], side="left")
-        around = order[first_place:last_place]
-        beside = (thread[around] != thread[place]) & (name[around] == name[place])
-        wraps[place] = ((end[around] <= end[place]) & ~beside).sum() > 2
-    inner = wraps.copy()
-    candidates = order[~wraps[order]]
-    # The starts grow, so a span is inside another exactly if one before it reaches as far.
-    for key, is_other in ((thread, np.equal), (name, np.not_equal)):
-        for code in np.unique(key[candidates]).tolist():
-            reach = np.maximum.accumulate(np.where(is_other(key[candidates], code), end[candidates], _NEVER))
-            mine = np.flatnonzero(key[candidates[1:]] == code) + 1
-            # An empty span where another ends is behind it.
-            is_inside = (start[candidates[mine]] < reach[mine - 1]) & (end[candidates[mine]] <= reach[mine - 1])
-            inner[candidates[mine]] |= is_inside
-    return inner
 
 
 def step_groups(rows: Rows) -> Marks | None:

@@ -16,8 +16,8 @@ from tracekit.analysis.host_times import HostTimes
 from tracekit.columns import by_label, categorical, distinct, numbered, order_by, places_of, rising
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
+from tracekit.readers.step_spans import ROUNDING_PS
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.timeline.step_marks import ROUNDING_PS
 from tracekit.timeline.syncs import CLOCKS_PS
 from tracekit.vocabulary.host_calls import (
     Activity,
