@@ -77,7 +77,7 @@ _OnlySteps = Annotated[
     typer.Option(
         "--only-steps",
         metavar="FIRST-LAST",
-        help="Read only these steps of each file, such as 7-9: a large run then fits in memory.",
+        help="Read only these steps, such as 7-9, and for a report one more on each side: a large run fits in memory.",
     ),
 ]
 
@@ -382,6 +382,7 @@ def report(
     """Report what ran in parallel, with tables and a timeline."""
     from tracekit import console, executors
     from tracekit.files import is_saved_report
+    from tracekit.readers.step_range import with_context
     from tracekit.report.part import choose, one_part
     from tracekit.report.report import default_directory, file_names
     from tracekit.report.terminal import printout
@@ -397,7 +398,8 @@ def report(
         timeline = None
         if not saved:
             with executors.executor_of(jobs, dask) as executor:
-                timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, strict=strict, executor=executor)
+                read_steps = None if steps is None else with_context(steps)
+                timeline = timeline_of(source, run=run, kinds=kinds, steps=read_steps, strict=strict, executor=executor)
         if strict and (missing := _missing(timeline, source)):
             raise TraceError(f"{source}: {missing} Record it again, or report without --strict what is there.")
         result = tracekit.report(
@@ -416,7 +418,8 @@ def report(
             steps=steps,
             progress=progress,
         )
-        part = timeline and choose(timeline, phase=phase, step=step, start=start, end=end, devices=device or [])
+        only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": device or []}
+        part = timeline and choose(timeline, **only, steps=steps)
     if as_json:
         print(json.dumps(result.summary(), indent=1))
     else:

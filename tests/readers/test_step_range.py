@@ -17,7 +17,9 @@ from tracekit.columns import constant, frame
 from tracekit.errors import TraceError, TracekitError
 from tracekit.export.summarise import summarise
 from tracekit.readers import read, step_range
+from tracekit.report.build import analyse
 from tracekit.timeline.timeline import timeline_of
+from tracekit.timeline.unions import CELLS
 from tracekit.trace import EVENT_COLUMNS, FRAME_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, Trace
 
 CHOSEN = (1, 2)
@@ -35,19 +37,30 @@ def rows_of(events: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def known_rows(truth: Truth) -> dict[int, list[tuple[int, int]]]:
-    """The same of the work that the job launched in the chosen steps."""
+def known_rows(truth: Truth, is_one_host: bool) -> dict[int, list[tuple[int, int]]]:
+    """The same of the work that the job launched in the chosen steps, and of what but collectives ran beside that on
+    its host: that of all ranks, or of each."""
+    rows = [row for row in truth.job.rows if row.sort in DEVICE_SORTS]
+    times_of = truth.recording.times
     found = {}
     for rank in range(truth.job.ranks):
-        rows = [row for row in truth.job.rows if row.rank == rank and row.sort in DEVICE_SORTS]
-        times = [truth.recording.times(row) for row in rows if CHOSEN[0] <= row.step <= CHOSEN[1]]
+        chosen = [
+            times_of(row) for row in rows if CHOSEN[0] <= row.step <= CHOSEN[1] and (is_one_host or row.rank == rank)
+        ]
+        first, last = min(start for start, _ in chosen), max(end for _, end in chosen)
+        times = []
+        for row in rows:
+            start, end = times_of(row)
+            is_beside = row.collective < 0 and start < last and end > first
+            if row.rank == rank and (CHOSEN[0] <= row.step <= CHOSEN[1] or is_beside):
+                times.append((start, end))
         begin = min(start for start, _ in times)
         found[rank] = sorted(((start - begin) * NS, (end - begin) * NS) for start, end in times)
     return found
 
 
 @pytest.mark.parametrize("seed", [1, 3, 6, 14])
-def test_only_the_work_that_the_chosen_steps_launched_is_read_and_its_collectives_wait_as_long(seed, tmp_path):
+def test_the_work_of_the_chosen_steps_is_read_and_its_collectives_wait_as_long(seed, tmp_path):
     truth = Truth(random_job(seed))
     step_of = {row.collective: row.step for row in truth.job.rows if row.collective >= 0}
     known = [
@@ -57,12 +70,12 @@ def test_only_the_work_that_the_chosen_steps_launched_is_read_and_its_collective
     ]
     for trace_format, write in FORMATS.items():
         trace = read(write(truth, tmp_path / trace_format, WHOLE), steps=CHOSEN)
-        assert rows_of(trace.events) == known_rows(truth), trace_format
+        assert rows_of(trace.events) == known_rows(truth, trace_format != "kineto"), trace_format
         table = collectives(timeline_of(trace)).table.sort_values("last_start_ps")
         columns = (table["transfer_ps"], table["wait_ps"], map(number, table["last"]))
         assert [*zip(*columns, strict=True)] == known, trace_format
         assert steps(timeline_of(trace)).table["step"].tolist() == [1, 2], trace_format
-        assert trace.notes[0] == "Only steps 1 to 2 of each file were asked for and read."
+        assert trace.notes[0] == "Only steps 1 to 2 of each file were read."
 
 
 def spans(*rows):
@@ -106,13 +119,17 @@ def test_every_row_and_call_is_judged_as_by_the_rules_one_by_one():
     for start, its in zip(starts, row_ids, strict=True):
         told = {inside for inside, call in zip(in_steps, ids, strict=True) if its is not pd.NA and call == its}
         known.append(told == {True} if len(told) == 1 else is_in(start, [(2000, 4000)]))
+    low, high = min(starts[known]), max(starts[known]) + 9
+    beside = [not its and start < high and start + 9 > low for its, start in zip(known, starts, strict=True)]
+    launched = {its for its, is_beside in zip(row_ids, beside, strict=True) if is_beside and its is not pd.NA}
+    calls_kept = [its or call in launched for its, call in zip(in_steps, ids, strict=True)]
     chosen = step_range.only(trace, "a.json", (2, 3))
-    assert chosen.launches["start_ps"].tolist() == begins[in_steps].tolist()
-    assert chosen.events["start_ps"].tolist() == starts[known].tolist()
-    assert 0 < len(chosen.events) < n
+    assert chosen.launches["start_ps"].tolist() == begins[calls_kept].tolist()
+    assert chosen.events["start_ps"].tolist() == starts[np.logical_or(known, beside)].tolist()
+    assert 0 < sum(known) < len(chosen.events) < n
 
 
-def test_the_time_between_chosen_steps_is_theirs_and_that_around_others_is_not():
+def test_all_from_the_first_to_the_last_of_the_chosen_steps_is_theirs():
     trace = Trace(
         frame(EVENT_COLUMNS),
         spans=spans(
@@ -128,7 +145,42 @@ def test_the_time_between_chosen_steps_is_theirs_and_that_around_others_is_not()
         ),
     )
     kept = step_range.only(trace, "a.json", (1, 1)).spans["name"].astype("str").tolist()
-    assert kept == ["step 1", "step 1", "inside", "around all", "empty"]
+    assert kept == ["step 1", "eval", "step 1", "inside", "around all", "between", "empty"]
+
+
+@pytest.mark.parametrize("seed", [1, 3, 6, 14, 19])
+def test_a_report_of_few_steps_has_the_figures_that_the_whole_trace_gives_them(seed, tmp_path):
+    """Where the host runs ahead, the devices still run what it launched in the step before."""
+    truth = Truth(random_job(seed))
+    for trace_format, write in FORMATS.items():
+        path = write(truth, tmp_path / trace_format, WHOLE)
+        whole = timeline_of(path)
+        for first, last in ((2, 2), (1, 2)):
+            report = analyse(path, steps=(first, last))
+            known = analyse(whole, steps=(first, last))
+            assert report.headline.startswith(f"Only {step_range.named((first, last))} ("), trace_format
+            columns = ["device", "window_ps", *CELLS]
+            pd.testing.assert_frame_equal(report.whole.partition[columns], known.whole.partition[columns])
+        of_step = analyse(whole, step=2).whole.partition
+        pd.testing.assert_frame_equal(analyse(path, steps=(2, 2)).whole.partition, of_step)
+
+
+def test_a_report_of_a_step_that_there_is_twice_asks_which():
+    twice = timeline_of(trace_of_two_rounds())
+    with pytest.raises(TracekitError, match=r"has several steps 1: .* Say which with --from and --to\."):
+        analyse(twice, steps=(1, 2))
+
+
+def trace_of_two_rounds():
+    """A device that works in two rounds of steps 0 to 2."""
+    begins = np.arange(6) * 1000
+    texts = {"host": "h", "device": "gpu:0", "lane": "s", "kind": "compute", "known_by": "name", "name": "k"}
+    work = {name: constant(text, 6) for name, text in texts.items()} | {
+        "start_ps": begins + 100,
+        "end_ps": begins + 900,
+    }
+    marks = [("", "train", at % 3, begin, begin + 950) for at, begin in enumerate(begins.tolist())]
+    return Trace(frame(EVENT_COLUMNS, work), spans=spans(*marks))
 
 
 def kept_calls(marks, calls, chosen):
@@ -211,6 +263,6 @@ def test_a_summary_of_some_steps_is_read_as_they_are_of_its_trace(tmp_path):
         if name != "hosts":
             for other in (own, whole):
                 pd.testing.assert_frame_equal(getattr(of_trace, name), getattr(other, name), check_categorical=False)
-    assert own.notes[0] == "Only steps 1 to 2 of each file were asked for and read."
+    assert own.notes[0] == "Only steps 1 to 2 of each file were read."
     of_one = read(summarise(path, tmp_path / "one", steps=(1, 1)))
-    assert of_one.notes[0] == "Only step 1 of each file was asked for and read."
+    assert of_one.notes[0] == "Only step 1 of each file was read."

@@ -3,7 +3,8 @@ a thousand hosts, a few steps say what all of them do.
 
 Steps are those that spans number (`SPAN_COLUMNS`), or where none does, that are called `step 3` and the like. They are
 cut where the host begins and ends them, thread by thread, and work belongs to the step in which it was launched,
-whenever it ran: so every rank keeps the same work of the same steps, and collectives still meet.
+whenever it ran: so every rank keeps the same work of the same steps, and collectives still meet. What else runs on the
+devices meanwhile, but collectives, is kept beside it.
 """
 
 from pathlib import Path
@@ -18,11 +19,13 @@ from tracekit.errors import TraceError, TracekitError
 from tracekit.intervals import Intervals
 from tracekit.readers.step_spans import THREAD, cut_to_next, inner
 from tracekit.trace import Trace
+from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.step_names import series, step_name
 
 Steps = tuple[int, int]
 """The first and the last step that are read."""
 
+Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 # A host, a process of it and a thread of that, "" where the file does not tell; and with "" all processes and threads.
 _Thread = tuple[str, str, str]
@@ -46,7 +49,13 @@ def checked(steps: Steps) -> Steps:
 
 def note(steps: Steps) -> str:
     """What a trace tells of being read in part."""
-    return f"Only {named(steps)} of each file {'was' if steps[0] == steps[1] else 'were'} asked for and read."
+    return f"Only {named(steps)} of each file {'was' if steps[0] == steps[1] else 'were'} read."
+
+
+def with_context(steps: Steps) -> Steps:
+    """The steps with one before and one behind: what is launched in one may run in the next, and where a step ended
+    tells where the next began."""
+    return max(steps[0] - 1, 0), steps[1] + 1
 
 
 def named(steps: Steps) -> str:
@@ -56,40 +65,47 @@ def named(steps: Steps) -> str:
 
 def only(trace: Trace, path: Path, steps: Steps) -> Trace:
     """What `trace`, of the file at `path`, holds of `steps`: the calls that began in them, the work that such calls
-    launched, or that began in them where no call is known, and the spans that reach into them.
+    launched, or that began in them where no call is known, what else ran then, and the spans that reach into them.
 
     Raises TraceError where the file numbers no step, or none of these.
     """
-    spans = trace.spans
+    spans, events, launches = trace.spans, trace.events, trace.launches
+    is_numbered, chosen, windows = _chosen(spans, path, steps)
+    kept = _begin_inside(launches, windows)
+    row_key, call_key = _call_keys(events, launches)
+    inside = _launched_inside(events, row_key, call_key, kept, windows)
+    beside = _beside(events, inside)
+    # Of numbered spans, one around many would pass for a step where few of them are left.
+    reach = np.where(is_numbered, _begin_inside(spans, windows), _reach_inside(spans, windows))
+    host_work, syncs, memory = trace.host_work, trace.syncs, trace.memory
+    frames = {
+        "events": events[inside | beside],
+        "launches": launches[kept | np.isin(call_key, row_key[beside & (row_key >= 0)])],
+        "spans": spans[chosen | reach],
+        "host_work": host_work[_begin_inside(host_work, windows)],
+        "syncs": syncs[_begin_inside(syncs, windows)],
+        "memory": memory[_inside(memory, memory["time_ps"].to_numpy(), windows)],
+    }
+    return trace.changed(**{name: table.reset_index(drop=True) for name, table in frames.items()})
+
+
+def _chosen(spans: pd.DataFrame, path: Path, steps: Steps) -> tuple[Mask, Mask, dict[_Thread, Intervals]]:
+    """Which spans have a number, which of them are those of `steps`, and from when to when these are."""
     number = _numbers(spans)
     is_numbered = number >= 0
     marks, is_mark = _marks(spans[is_numbered], number[is_numbered])
     is_step = is_numbered.copy()
     is_step[is_numbered] = is_mark
-    number = np.where(is_step, number, -1)
-    chosen = (number >= steps[0]) & (number <= steps[1])
-    if not chosen.any():
-        if not is_step.any():
-            raise TraceError(
-                f"{path} numbers no steps, so {named(steps)} cannot be told from others: read all of it, or number "
-                "them (docs/training.md)."
-            )
-        raise TraceError(
-            f"{path} has no {named(steps)}: it numbers steps {number[is_step].min()} to {number[is_step].max()}."
-        )
-    windows = _windows(marks, steps)
-    launches, kept = trace.launches, _begin_inside(trace.launches, windows)
-    frames = {
-        name: getattr(trace, name)[_begin_inside(getattr(trace, name), windows)] for name in ("host_work", "syncs")
-    }
-    frames["launches"] = launches[kept]
-    frames["events"] = trace.events[_launched_inside(trace.events, launches, kept, windows)]
-    # Of numbered spans that are no steps, one around many would pass for a step where few of them are left.
-    beside = np.where(is_numbered, _begin_inside(spans, windows), _reach_inside(spans, windows))
-    frames["spans"] = spans[chosen | (~is_step & beside)]
-    memory = trace.memory
-    frames["memory"] = memory[_inside(memory, memory["time_ps"].to_numpy(), windows)]
-    return trace.changed(**{name: table.reset_index(drop=True) for name, table in frames.items()})
+    chosen = is_step & (number >= steps[0]) & (number <= steps[1])
+    if chosen.any():
+        return is_numbered, chosen, _windows(marks, steps)
+    if is_step.any():
+        least, most = number[is_step].min(), number[is_step].max()
+        raise TraceError(f"{path} has no {named(steps)}: it numbers steps {least} to {most}.")
+    raise TraceError(
+        f"{path} numbers no steps, so {named(steps)} cannot be told from others: read all of it, or number them "
+        "(docs/training.md)."
+    )
 
 
 def _numbers(spans: pd.DataFrame) -> NDArray[np.int64]:
@@ -118,24 +134,21 @@ def _marks(numbered: pd.DataFrame, number: NDArray[np.int64]) -> tuple[pd.DataFr
 
 
 def _windows(marks: pd.DataFrame, steps: Steps) -> dict[_Thread, Intervals]:
-    """From when to when each thread was in the `steps` that it marks, and each process and host in those of all of its
-    threads; a thread that does not mark each of them has no windows of its own.
+    """From the begin of the first to the end of the last of the `steps` that each thread marks, and each process and
+    host in those of all of its threads; a thread that does not mark each of them has no window of its own.
 
-    Time between two of them belongs to them, unless another step of the thread begins there.
+    What lies between them is theirs, also where it is another step, as of an evaluation: without it, devices would seem
+    idle there.
     """
     windows: dict[_Thread, list[Intervals]] = {}
     numbers: dict[_Thread, set[int]] = {}
-    for its_thread, mine in marks.groupby(THREAD, sort=False):
+    chosen = marks[marks["number"].between(*steps).to_numpy(bool)]
+    for its_thread, mine in chosen.groupby(THREAD, sort=False):
         host, process, thread = map(str, its_thread)
-        mine = mine.sort_values("start_ps", kind="stable")
-        chosen = mine["number"].between(*steps).to_numpy(bool)
-        start, end = mine["start_ps"].to_numpy(), mine["end_ps"].to_numpy()
-        for run in np.split(np.arange(len(mine)), np.flatnonzero(np.diff(chosen)) + 1):
-            if chosen[run[0]]:
-                window = iv.intervals(start[run[:1]], end[run].max(keepdims=True))
-                for key in {(host, process, thread), (host, process, ""), (host, "", "")}:
-                    windows.setdefault(key, []).append(window)
-                    numbers.setdefault(key, set()).update(mine["number"].iloc[run].tolist())
+        window = iv.intervals([mine["start_ps"].min()], [mine["end_ps"].max()])
+        for key in {(host, process, thread), (host, process, ""), (host, "", "")}:
+            windows.setdefault(key, []).append(window)
+            numbers.setdefault(key, set()).update(mine["number"].tolist())
     return {
         key: iv.union(np.concatenate(of))
         for key, of in windows.items()
@@ -187,20 +200,37 @@ def _by_thread(table: pd.DataFrame, windows: dict[_Thread, Intervals]) -> list[t
 
 
 def _launched_inside(
-    events: pd.DataFrame, launches: pd.DataFrame, kept: Mask, windows: dict[_Thread, Intervals]
+    events: pd.DataFrame, row_key: Column, call_key: Column, kept: Mask, windows: dict[_Thread, Intervals]
 ) -> Mask:
     """Which device rows were launched by calls that are `kept`, or began inside the windows of their host where no call
     is known, or several of one id, of which some are kept."""
-    key = _call_keys(events, launches)
-    row, call = key[: len(events)], key[len(events) :]
-    is_kept, is_left = (np.isin(row, call[mask]) & (row >= 0) for mask in (kept, ~kept))
+    is_kept, is_left = (np.isin(row_key, call_key[mask]) & (row_key >= 0) for mask in (kept, ~kept))
     inside = _inside(events[["host"]], events["start_ps"].to_numpy(), windows)
     return np.where(is_kept != is_left, is_kept, inside)
 
 
-def _call_keys(events: pd.DataFrame, launches: pd.DataFrame) -> NDArray[np.int64]:
-    """One number for each host and correlation id, of the rows and then of the calls, (n + c,); -1 without an id."""
+def _beside(events: pd.DataFrame, inside: Mask) -> Mask:
+    """Which other device rows, but collectives, run between the first and the last of those `inside`, on their host.
+
+    Where the host runs ahead, or copies do, devices run there what other steps launched, and would else seem idle. The
+    collectives of other steps stay away: each rank has to keep the same.
+    """
+    host = events["host"].cat.codes.to_numpy()
+    start, end = events["start_ps"].to_numpy(), events["end_ps"].to_numpy()
+    beside = ~inside & (events["kind"] != Kind.COLLECTIVE.value).to_numpy(bool)
+    for code in np.unique(host):
+        its, mine = inside & (host == code), host == code
+        if its.any():
+            beside[mine] &= (start[mine] < end[its].max()) & (end[mine] > start[its].min())
+        else:
+            beside[mine] = False
+    return beside
+
+
+def _call_keys(events: pd.DataFrame, launches: pd.DataFrame) -> tuple[Column, Column]:
+    """A number for each host and correlation id, of the rows (n,) and of the calls (c,); -1 without an id."""
     both = pd.concat([events[["host", "correlation_id"]], launches[["host", "correlation_id"]]], ignore_index=True)
     ids = both["correlation_id"]
     key, _ = distinct(pd.factorize(both["host"])[0].astype(np.int64), ids.to_numpy(np.int64, na_value=0))
-    return np.where(ids.isna().to_numpy(bool), -1, key)
+    key = np.where(ids.isna().to_numpy(bool), -1, key)
+    return key[: len(events)], key[len(events) :]

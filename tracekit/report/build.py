@@ -30,6 +30,7 @@ from tracekit.devices import type_of
 from tracekit.errors import TracekitError
 from tracekit.intervals import Intervals
 from tracekit.readers import formats
+from tracekit.readers.step_range import with_context
 from tracekit.report.model import Origin, Report, compared_rounds
 from tracekit.report.part import Part, choose, headline_of, listed
 from tracekit.report.sections import verdict
@@ -72,17 +73,18 @@ def analyse(
     `phases` names annotations to take as phases too, the last of them compared with `alone` or with `baseline`, as the
     options of `tracekit report` do. With one `phase` (or annotation), one `step`, or from `start` to `end` (picoseconds
     or text such as "1.5 s", counted from the first device work), and with `devices`, only that part of the trace
-    counts; phases are reported that lie whole inside it. Of a path, `run`, `kinds` and `steps` mean what they
-    do for `tracekit.read`. Raises TracekitError for a name, step, range or device that the trace does not hold, and
-    where something is to be compared, but no phase with it.
+    counts; phases are reported that lie whole inside it. Without any of these it is from the first to the last of
+    `steps`; of a path, only these are read then, with one before and one behind. Of a path, `run` and `kinds` mean what
+    they do for `tracekit.read`. Raises TracekitError for a name, step, range or device that the trace does not hold,
+    and where something is to be compared, but no phase with it.
     """
     if (alone or baseline) and not phases:
         raise TracekitError(
             "alone and baseline (--alone, --baseline) say what the last of the phases is compared with: name it in "
             "phases (--as-phase NAME)."
         )
-    whole_timeline = timeline_of(source, run=run, kinds=kinds, steps=steps)
-    part = choose(whole_timeline, phase=phase, step=step, start=start, end=end, devices=devices)
+    whole_timeline = timeline_of(source, run=run, kinds=kinds, steps=None if steps is None else with_context(steps))
+    part = choose(whole_timeline, phase=phase, step=step, start=start, end=end, devices=devices, steps=steps)
     marked = _marked(whole_timeline, part, phases, alone, baseline)
     for name in (*phases, *alone, *([baseline] if baseline else [])):
         if name not in set(marked.table["name"]):

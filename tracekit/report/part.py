@@ -78,9 +78,10 @@ def choose(
     start: str | int | None = None,
     end: str | int | None = None,
     devices: Collection[str] = (),
+    steps: tuple[int, int] | None = None,
 ) -> Part:
     """The part of a trace that is all rounds of one phase (or annotation), one step, or from `start` to `end`; each on
-    all devices, or on `devices` only.
+    all devices, or on `devices` only. Without any of these it is from the first to the last of `steps`, where given.
 
     Times are picoseconds, or text such as "1.5 s", and count from the first device work of their clock. Raises
     TracekitError where the trace has no such phase, step, range or device: the sentence names what there is. `marked`
@@ -93,9 +94,11 @@ def choose(
     if phase is not None:
         part = _phase(whole, phase)
     elif step is not None:
-        part = _step(whole, step)
+        part = _steps(whole, step, step)
     elif start_ps is not None or end_ps is not None:
         part = _range(whole, start_ps, end_ps)
+    elif steps is not None:
+        part = _steps(whole, *steps)
     else:
         part = Part(marked, inside="the trace")
     if not devices:
@@ -227,29 +230,33 @@ def _enumerated(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
-def _step(whole: _Whole, step: int) -> Part:
+def _steps(whole: _Whole, first: int, last: int) -> Part:
+    name = f"step {first}" if first == last else f"steps {first} to {last}"
     steps = whole.timeline.steps
     if steps.lacking:
         raise TracekitError(f"{whole.source} has no steps: {steps.lacking} {listed(whole.source)}")
-    table = steps.table[(steps.table["step"] == step).fillna(False).to_numpy(bool)]
+    table = steps.table[steps.table["step"].between(first, last).fillna(False).to_numpy(bool)]
     if not len(table):
         raise TracekitError(
-            f"{whole.source} has no step {step}. Its steps are {_numbers(steps.table)}. {listed(whole.source)}"
+            f"{whole.source} has no {name}. Its steps are {_numbers(steps.table)}. {listed(whole.source)}"
         )
-    if table["clock"].duplicated().any():
+    if (several := table[table.duplicated(["clock", "step"], keep=False)]).size:
+        step = several["step"].iloc[0]
         each = [
-            f"{row['name']}, {_span(whole, row['clock'], (row['start_ps'], row['end_ps']))}" for row in records(table)
+            f"{row['name']}, {_span(whole, row['clock'], (row['start_ps'], row['end_ps']))}"
+            for row in records(several[several["step"] == step])
         ]
         raise TracekitError(
             f"{whole.source} has several steps {step}: {_enumerated(each)}. Say which with --from and --to."
         )
-    windows = {row["clock"]: np.array([[row["start_ps"], row["end_ps"]]], np.int64) for row in records(table)}
-    where = f"step {step} ({table['name'].iloc[0]})"
+    edges = table.groupby("clock", sort=False).agg(start_ps=("start_ps", "min"), end_ps=("end_ps", "max"))
+    windows = {str(clock): np.array([[row.start_ps, row.end_ps]], np.int64) for clock, row in edges.iterrows()}
+    where = f"{name} ({table['name'].iloc[0]})"
     if len(windows) == 1:
         ((clock, window),) = windows.items()
         where += f", {_about(whole, clock, window[0])}"
-    own_axis = "time since the start of the step"
-    return Part(whole.phases, windows, name=f"step {step}", where=where, own_axis=own_axis)
+    own_axis = f"time since the start of {'the step' if first == last else f'step {first}'}"
+    return Part(whole.phases, windows, name=name, where=where, own_axis=own_axis)
 
 
 def _numbers(table: pd.DataFrame) -> str:

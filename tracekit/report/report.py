@@ -64,6 +64,7 @@ def report(
     directory, or cannot be written, where a saved report is given any of those options, and what `tracekit.read` and
     `tracekit.analyse` raise.
     """
+    from tracekit.readers.step_range import with_context
     from tracekit.report.build import analyse
     from tracekit.report.load import load
     from tracekit.report.model import Report
@@ -93,10 +94,12 @@ def report(
         refuse_inside(place, source)
         refuse_unwritable(place, "a report")
     progress("reading")
-    timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, executor=executor)
+    read_steps = None if steps is None else with_context(steps)
+    timeline = timeline_of(source, run=run, kinds=kinds, steps=read_steps, executor=executor)
     heap.give_back()
     progress("analysing")
     only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": devices}
+    only["steps"] = steps
     result = analyse(timeline, phases, alone, baseline, **only)
     heap.give_back()
     if reason := _no_picture():
