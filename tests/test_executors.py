@@ -62,11 +62,14 @@ def test_any_executor_gives_the_trace_that_this_process_reads(tmp_path, monkeypa
     source = Path("traces")
     called = Called()
     trace, other = read(source), read(source, executor=called)
-    assert [Path(where) for where, _, _ in called.calls] == files  # workers may have other working directories
+    assert [Path(where) for where, *_ in called.calls] == files  # workers may have other working directories
     assert_equal(trace, other)
     assert other.capture == trace.capture
     with ThreadPoolExecutor(2) as pool:
         assert_equal(trace, read(source, executor=pool))
+    some = read(source, steps=(0, 1))
+    assert_equal(some, read(source, steps=(0, 1), executor=called))
+    assert 0 < len(some.events) < len(trace.events)
 
 
 def test_an_export_of_several_files_is_one_task_and_named_by_its_directory(tmp_path, monkeypatch, memory):
@@ -207,7 +210,7 @@ def test_what_lies_in_the_memory_of_this_process_is_handed_over_as_a_file(tmp_pa
     called = Called()
     trace = read("memory://bucket/logs", executor=called)
     assert_equal(trace, read("memory://bucket/logs"))
-    assert all(Path(where).is_absolute() for where, _, _ in called.calls)
+    assert all(Path(where).is_absolute() for where, *_ in called.calls)
 
 
 def test_workers_fetch_files_at_urls_themselves(tmp_path, memory, monkeypatch):
@@ -218,7 +221,7 @@ def test_workers_fetch_files_at_urls_themselves(tmp_path, memory, monkeypatch):
     called = Called()
     assert_equal(read("memory://bucket/logs/", executor=called), read("memory://bucket/logs/"))
     names = [file.relative_to(source).as_posix() for file in files]
-    assert [where for where, _, _ in called.calls] == [f"memory://bucket/logs/{name}" for name in names]
+    assert [where for where, *_ in called.calls] == [f"memory://bucket/logs/{name}" for name in names]
     assert_equal(trace, read("memory://bucket/logs", executor=Called()))
 
 
@@ -323,14 +326,14 @@ KILLED_ONCE = """
     import os, signal
     from tracekit import readers
 
-    def read_each(path, its_type, original=readers._host_trace):
+    def read_each(path, its_type, steps, original=readers._host_trace):
         if "rank1" in str(path):
             try:
                 os.close(os.open({marker!r}, os.O_CREAT | os.O_EXCL))
                 os.kill(os.getpid(), signal.SIGKILL)
             except FileExistsError:
                 pass
-        return original(path, its_type)
+        return original(path, its_type, steps)
 
     readers._host_trace = read_each
 """
