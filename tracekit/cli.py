@@ -382,7 +382,6 @@ def report(
     """Report what ran in parallel, with tables and a timeline."""
     from tracekit import console, executors
     from tracekit.files import is_saved_report
-    from tracekit.readers.step_range import with_context
     from tracekit.report.part import choose, one_part
     from tracekit.report.report import default_directory, file_names
     from tracekit.report.terminal import printout
@@ -398,8 +397,7 @@ def report(
         timeline = None
         if not saved:
             with executors.executor_of(jobs, dask) as executor:
-                read_steps = None if steps is None else with_context(steps)
-                timeline = timeline_of(source, run=run, kinds=kinds, steps=read_steps, strict=strict, executor=executor)
+                timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, strict=strict, executor=executor)
         if strict and (missing := _missing(timeline, source)):
             raise TraceError(f"{source}: {missing} Record it again, or report without --strict what is there.")
         result = tracekit.report(

@@ -351,7 +351,7 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
     is_most = most is not None and 3 * by_direction[most] >= 2 * sum(by_direction.values())
     direction = most if is_most else None
     rows = timeline.rows
-    exposed_ps = _exposed_of_copies(timeline)
+    exposed_ps = timeline.once("exposed of copies", lambda: _exposed_of_copies(timeline))
     copies = rows.kind == CODE[Kind.MEMCPY]
     if direction:
         copies &= rows.codes("direction") == rows.labels("direction").index(direction)
@@ -419,7 +419,7 @@ def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Findi
     lanes = len(rows.labels("lane"))
     lane = rows.device * lanes + rows.codes("lane")
     in_lane = copies[np.isin(lane[copies], lane[rows.kind == CODE[Kind.COMPUTE]])]
-    exposed_ps = _exposed_of_copies(timeline)
+    exposed_ps = timeline.once("exposed of copies", lambda: _exposed_of_copies(timeline))
     ratio = _ratio(exposed_ps, in_lane, copies)
     if ratio < IN_COMPUTE_LANE:
         return None
@@ -436,7 +436,8 @@ def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | No
     if share < EXPOSED_COPIES:
         return None
     copies = rows.kind == CODE[Kind.MEMCPY]
-    ratio = _ratio(_exposed_of_copies(timeline), copies & _through(rows, "pageable"), copies)
+    exposed_ps = timeline.once("exposed of copies", lambda: _exposed_of_copies(timeline))
+    ratio = _ratio(exposed_ps, copies & _through(rows, "pageable"), copies)
     return Finding("pageable_copies", cost, share, {"ratio": ratio}) if ratio >= PAGEABLE else None
 
 

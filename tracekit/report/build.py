@@ -30,7 +30,6 @@ from tracekit.devices import type_of
 from tracekit.errors import TracekitError
 from tracekit.intervals import Intervals
 from tracekit.readers import formats
-from tracekit.readers.step_range import with_context
 from tracekit.report.model import Origin, Report, compared_rounds
 from tracekit.report.part import Part, choose, headline_of, listed
 from tracekit.report.sections import verdict
@@ -83,7 +82,7 @@ def analyse(
             "alone and baseline (--alone, --baseline) say what the last of the phases is compared with: name it in "
             "phases (--as-phase NAME)."
         )
-    whole_timeline = timeline_of(source, run=run, kinds=kinds, steps=None if steps is None else with_context(steps))
+    whole_timeline = timeline_of(source, run=run, kinds=kinds, steps=steps)
     part = choose(whole_timeline, phase=phase, step=step, start=start, end=end, devices=devices, steps=steps)
     marked = _marked(whole_timeline, part, phases, alone, baseline)
     for name in (*phases, *alone, *([baseline] if baseline else [])):

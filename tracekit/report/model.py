@@ -83,9 +83,9 @@ class Report:
     OF_WHOLE (analysis.explain) names. `cores` are the usable ones, where more CPU devices share
     them. `part` says which part of the trace all of this is of, "" for all of it; its windows then stand for those of
     the whole trace. `first_work_ps` is by clock the first start of any device row of all of the trace. `operations`
-    (OPERATION_COLUMNS of analysis.top_ops) are those of the whole, of the steps and of each phase, by device: what a
-    comparison pairs. `shared_busy` (SHARED_COLUMNS of analysis.overlap) says for the same parts how long devices were
-    busy at once.
+    (OPERATION_COLUMNS of analysis.top_ops) are those of the whole, of the steps and of each phase, by device, or of
+    more than FEW devices together: what a comparison pairs. `shared_busy` (SHARED_COLUMNS of analysis.overlap) says
+    for the same parts how long devices were busy at once.
     """
 
     trace: Origin

@@ -64,7 +64,6 @@ def report(
     directory, or cannot be written, where a saved report is given any of those options, and what `tracekit.read` and
     `tracekit.analyse` raise.
     """
-    from tracekit.readers.step_range import with_context
     from tracekit.report.build import analyse
     from tracekit.report.load import load
     from tracekit.report.model import Report
@@ -94,8 +93,7 @@ def report(
         refuse_inside(place, source)
         refuse_unwritable(place, "a report")
     progress("reading")
-    read_steps = None if steps is None else with_context(steps)
-    timeline = timeline_of(source, run=run, kinds=kinds, steps=read_steps, executor=executor)
+    timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, executor=executor)
     heap.give_back()
     progress("analysing")
     only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": devices}

@@ -19,6 +19,7 @@ from tracekit.files import path_of
 from tracekit.intervals import Intervals
 from tracekit.readers import losses, read
 from tracekit.readers.losses import Lost
+from tracekit.readers.step_range import with_context
 from tracekit.timeline.instances import CollectiveInstances, Unseen, match, matched_inside, unseen
 from tracekit.timeline.lost_launches import lost_launches
 from tracekit.timeline.named_steps import step_spans
@@ -359,16 +360,17 @@ def timeline_of(
 ) -> Timeline:
     """The Timeline of a trace, of an events frame (EVENT_COLUMNS) or of the trace at a path; a Timeline passes through.
 
-    With `windows`, only what lies inside them counts (`Timeline.inside`). Of a path, `run`, `kinds`, `steps`, `strict`
-    and `executor` mean what they do for `tracekit.read`. Raises TraceError where a path holds no trace, or a frame does
-    not keep the contract, and TypeError for anything else.
+    With `windows`, only what lies inside them counts (`Timeline.inside`). Of a path, `run`, `kinds`, `strict` and
+    `executor` mean what they do for `tracekit.read`, and `steps` are read with one before and one behind. Raises
+    TraceError where a path holds no trace, or a frame does not keep the contract, and TypeError for anything else.
     """
     if isinstance(source, pd.DataFrame):
         # Without the frame of operations, no row can name one.
         source = Trace(source.assign(op=pd.array([pd.NA] * len(source), "Int64")) if "op" in source else source)
     if not isinstance(source, Timeline | Trace):
         path_of(source, "a trace (its path, a Trace, its events frame or a Timeline)")
-        source = read(source, run, kinds, steps=steps, strict=strict, executor=executor)
+        read_steps = None if steps is None else with_context(steps)
+        source = read(source, run, kinds, steps=read_steps, strict=strict, executor=executor)
     if isinstance(source, Trace):
         source = _of_whole_hosts(Timeline(source))
     return source if windows is None else source.inside(windows)

@@ -301,7 +301,7 @@ def _operations(
     names = [program_of.get(name, name) for name in names]
     # Behind those that ops tell stand those that ran.
     number = np.where(has_program[first], ops.program[of_op], len(names) + code[first])
-    starts = {(ops.key(at)): ops.partner[at] for half in ("update", "done") for at in ops.halves(half)}
+    starts = {ops.key(at): ops.partner[at] for half in ("update", "done") for at in ops.halves(half)}
     operands: dict[int, str] = {}
     for at, op in enumerate(of_op.tolist()):
         if ops.operands[op]:
