@@ -289,3 +289,10 @@ def test_no_line_ends_between_a_number_and_its_unit(figure):
 )
 def test_numbers_that_are_not_there_are_ranges_however_many_they_are(numbers, first, last, expected):
     assert units.others(numbers, last, first) == expected
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"), [((), ""), ({3}, "3"), ([5, 3, 4, 9], "3-5, 9"), ({0, 8, 16}, "0, 8, 16")]
+)
+def test_numbers_in_a_row_are_listed_as_one(numbers, expected):
+    assert units.listed_numbers(numbers) == expected

@@ -8,7 +8,7 @@ dash. Digits are rounded half away from zero, and what rounds up to a whole of t
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 _NO_SIGN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -259,8 +259,20 @@ def others(numbers: Collection[int], last: int, first: int = 0) -> tuple[int, st
     known = sorted({number for number in numbers if first <= number <= last})
     starts, ends = [first, *(number + 1 for number in known)], [*(number - 1 for number in known), last]
     runs = [(start, end) for start, end in zip(starts, ends, strict=True) if start <= end]
-    listed = ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in runs)
-    return sum(end - start + 1 for start, end in runs), listed
+    return sum(end - start + 1 for start, end in runs), _listed(runs)
+
+
+def listed_numbers(numbers: Collection[int]) -> str:
+    """The numbers, those in a row as one: `2, 5-7`."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        start, _ = runs.pop() if runs and runs[-1][1] == number - 1 else (number, number)
+        runs.append((start, number))
+    return _listed(runs)
+
+
+def _listed(runs: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in runs)
 
 
 def spelt(text: str) -> str:

@@ -82,6 +82,14 @@ def test_of_few_launches_five_without_rows_are_lost(few, told):
     assert lost([*[(KERNEL, "s7", True)] * 54, *[(KERNEL, "s7", False)] * few, (KERNEL, "s7", True)]) == told
 
 
+@pytest.mark.parametrize("call", ["cudaMemsetAsync", "hipMemsetAsync", "cuMemsetD8Async"])
+def test_memsets_of_nothing_have_no_row_and_are_no_loss(call):
+    gemms = [(KERNEL, "s7", True), (call, "s7", False)] * 40
+    assert lost([*gemms, (KERNEL, "s7", True)]) is None
+    # Nor do they make less of a loss.
+    assert lost([*gemms, *[(KERNEL, "s7", False)] * 5, (KERNEL, "s7", True)]) == (5, 46)
+
+
 def test_a_wait_before_the_last_launches_is_no_proof_of_these():
     assert lost([*STOPPED, *[(KERNEL, "s7", False)] * 50], [{"start_ps": 995 * US}]) == (40, 100)
     assert lost(STOPPED) is None

@@ -18,7 +18,7 @@ from tracekit.columns import distinct, frame, records
 from tracekit.timeline.instances import rank_groups
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
-from tracekit.units import others, percent, quantity
+from tracekit.units import listed_numbers, others, percent, quantity
 from tracekit.vocabulary.losses import MANY_MISSING, TOO_MANY, WORTH_WITHHOLDING, Loss, damage, matters
 from tracekit.vocabulary.ranks import process_number
 
@@ -160,7 +160,7 @@ def _absent(timeline: Timeline, text: str, size: int, devices: Column) -> tuple[
         groups = rank_groups(text, False)
         named = {rank for group in groups for rank in group}
         absent = sorted(named - present) if are_ranks and present <= named else []
-        return len(named), ", ".join(map(str, absent)) or None
+        return len(named), listed_numbers(absent) or None
     world_size = timeline.world_size
     if size and size != world_size:
         return size, None
@@ -231,7 +231,7 @@ def _of_groups(groups: pd.DataFrame) -> str:
         text = "" if pd.isna(first["names"]) else str(first["names"])
         who = f"{collectives} {_of_ranks(text, int(first['ranks']))} the trace holds {seen}"
     absent = groups["absent"].dropna().unique()
-    if len(absent) == 1:
+    if len(absent) == 1 and len(absent[0]) < _LONG:
         several = {*"-,"} & {*absent[0]}
         who += f": {'ranks' if several else 'rank'} {absent[0]} {'are' if several else 'is'} missing"
     return who

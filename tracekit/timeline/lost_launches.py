@@ -22,6 +22,7 @@ from tracekit.vocabulary.host_calls import (
     launches,
     launches_host_function,
     recorded_into_graph,
+    sets_memory,
     sync_call,
 )
 
@@ -63,7 +64,7 @@ def lost_launches(rows: Rows, launch: Column, syncs: Callable[[], Syncs], trace:
     calls, events = trace.launches, trace.events
     kinds = calls["name"].cat.categories
     codes = calls["name"].cat.codes.to_numpy()
-    is_launch = np.array([*(launches(name) and not launches_host_function(name) for name in kinds), False], bool)[codes]
+    is_launch = np.array([*map(_leaves_a_row, kinds), False], bool)[codes]
     is_unanswered = is_launch & calls["correlation_id"].notna().to_numpy(bool)
     is_unanswered[launch[launch >= 0]] = False
     host_of_call = calls["host"].cat.codes.to_numpy()
@@ -97,6 +98,12 @@ def lost_launches(rows: Rows, launch: Column, syncs: Callable[[], Syncs], trace:
         if lost >= _FEWEST_LAUNCHES and lost > REMAINDER * total:
             data.append((str(host), lost, total))
     return frame(LOST_COLUMNS, data)
+
+
+def _leaves_a_row(name: str) -> bool:
+    """Whether all that a call of this name launches has a row. Memsets of nothing have none: of `aten::addmm` on an
+    H100, cuBLAS asked for 305 of these beside 740 of four bytes."""
+    return launches(name) and not launches_host_function(name) and not sets_memory(name)
 
 
 def _numbers(column: pd.Series) -> tuple[Column, NDArray[np.bool_]]:

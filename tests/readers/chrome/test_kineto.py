@@ -906,10 +906,23 @@ def test_ids_of_work_and_calls_that_others_have_are_counted(tmp_path, damaged):
 
 
 def test_a_size_that_other_copies_have_is_counted(tmp_path):
-    copies = [event("gpu_memcpy", "Memcpy HtoD", 10 * number, device=0, stream=7) for number in range(3)]
-    assert trace_of(tmp_path, *copies).losses.empty
+    calls = [event("cuda_runtime", "cudaMemcpyAsync", 10 * at, pid=9, correlation=at) for at in range(1, 4)]
+    copies = [event("gpu_memcpy", "Memcpy HtoD", 10 * at, device=0, stream=7, correlation=at) for at in range(1, 4)]
+    assert trace_of(tmp_path, *calls, *copies).losses.empty
     copies[1]["args"]["bytes"] = 10
-    assert trace_of(tmp_path, *copies).losses[["what", "lost", "total"]].to_numpy().tolist() == [["details", 2, 3]]
+    trace = trace_of(tmp_path, *calls, *copies)
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["details", 2, 3]]
+    assert len(trace_of(tmp_path, calls[1], *copies).losses)
+    # The size of one of HIP stands on its call, which may have been before the profile.
+    assert trace_of(tmp_path, calls[1] | {"name": "hipMemcpyAsync"}, *copies).losses.empty
+
+
+def test_what_profilers_leave_out_or_call_nothing_is_no_loss(tmp_path):
+    work = event("mtia_ccp_events", "run", 5, device=17, stream=1, correlation=1)
+    calls = [event("mtia_runtime", "run", at, pid=9, **args) for at, args in enumerate(({"correlation": 1}, {}))]
+    overhead = {"ph": "M", "name": "process_name", "pid": -1, "tid": 0, "args": {"name": "CUPTI Overhead"}}
+    gpus = [{"id": 0, "name": "", "totalGlobalMem": 1}]
+    assert trace_of(tmp_path, work, *calls, overhead, kernel("a", 5), deviceProperties=gpus).losses.empty
 
 
 def test_metadata_that_lost_its_phase_moves_no_time(tmp_path):
@@ -1084,6 +1097,7 @@ def test_a_kernel_without_a_process_makes_no_second_device(tmp_path):
         ({"distributedInfo": {"rank": 0, "world_size": -5}}, "world_size"),
         ({"distributedInfo": {"rank": 2, "world_size": 2}}, "rank beside world_size"),
         ({"deviceProperties": 7}, "deviceProperties"),
+        ({"deviceProperties": [{"id": 0, "name": 7}]}, "name of deviceProperties"),
         ({"baseTimeNanoseconds": "x"}, "baseTimeNanoseconds"),
         ({"baseTimeNanoseconds": -5}, "baseTimeNanoseconds"),
         ({"distributedInfo": {"rank": 1, "world_size": 2}, "baseTimeNanoseconds": 10**18}, None),

@@ -27,7 +27,7 @@ _EXACT = float(1 << 53)  # from here on a float may be another whole number than
 _PROCESS = re.compile(r"(\[[^\]/]+\] )?\d{1,10}")
 _THREAD = re.compile(r"(\[[^\]/]+\] )?-?\d{1,20}")
 # What the profiler itself is called in place of a process.
-_PROFILER = frozenset({"Spans", "Traces"})
+_PROFILER = frozenset({"Spans", "Traces", "-1"})
 # The key of the text that metadata of each name holds, None for what holds none.
 _METADATA = {
     "process_name": "name",
@@ -66,6 +66,10 @@ def is_count(value: object) -> bool:
 def is_text(value: object) -> bool:
     """Whether a value is text that says something."""
     return isinstance(value, str) and value != ""
+
+
+def _is_string(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def damaged(values: Sequence[Any], is_own: Test, lacks: bool | None = None) -> Mask:
@@ -147,7 +151,8 @@ def of_head(head: Mapping[str, Any]) -> Iterable[str]:
         if not all(isinstance(gpu, dict) for gpu in gpus):
             yield "deviceProperties"
         listed = [gpu for gpu in gpus if isinstance(gpu, dict)]
-        for key, test in (("id", is_count), ("name", is_text), ("totalGlobalMem", is_count)):
+        # ROCm may call a GPU nothing: "".
+        for key, test in (("id", is_count), ("name", _is_string), ("totalGlobalMem", is_count)):
             if damaged([gpu.get(key) for gpu in listed], test).any():
                 yield f"{key} of deviceProperties"
     elif gpus is not ...:

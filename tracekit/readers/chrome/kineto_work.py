@@ -174,6 +174,9 @@ def read(
             group_size[row], members = 2, pair
         ranks.append(members)
 
+    def is_of_unseen_call(row: int) -> bool:
+        return launch[row] < 0 and records[row].bytes is None and records[row].size is None
+
     def of_collectives(values: Sequence[object]) -> pd.Categorical:
         """The column of `values`, one a collective, as text; null in other rows."""
         which = np.zeros(len(rows), np.int64)
@@ -208,8 +211,9 @@ def read(
     lost.append(Lost(Loss.DETAILS, nameless, len(rows), "names of copies, memsets and collectives"))
     is_lost = given & ~by_label(device_names, is_known).astype(bool)
     lost.append(Lost(Loss.EVENTS, int(is_lost.sum()), len(rows), "work of devices whose numbers are none"))
-    # Of the work of GPUs all has an id, and all copies a size, where any has.
-    own_copies = [row for row in copied.tolist() if of_gpus[row]]
+    # Of the work of GPUs all has an id, and all copies a size, where any has; HIP's, if their calls are there to tell.
+    by_call = any(str(call).startswith("hip") for call in document.name.categories)
+    own_copies = [row for row in copied.tolist() if of_gpus[row] and not (by_call and is_of_unseen_call(row))]
     sizeless = sum(sizes[row] is None for row in own_copies)
     if sizeless < len(own_copies) or any(records[row].bytes is not None for row in own_copies):
         lost.append(Lost(Loss.DETAILS, sizeless, len(own_copies), "sizes of copies"))
