@@ -3,8 +3,11 @@
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tracekit import heap
 
 # Whether garbage is seldom looked for while the command runs, and how many objects are left out of that at the end.
 WATCHED = """
@@ -53,3 +56,34 @@ def test_of_a_command_large_columns_go_back_to_the_system_when_they_are_freed():
     }
     assert freed["plain"] < 30
     assert freed["suited"] >= 270  # of 300 MB
+
+
+MEMINFO, STATUS = "MemTotal: 9000 kB\nMemAvailable:    5000 kB\nSwapFree:  1000 kB\n", "Name: x\nVmRSS:\t   400 kB\n"
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [(None, 6000), ("max\n", 6000), (f"{2000 * 1024}\n", 1600), (f"{300 * 1024}\n", 0), (f"{9000 * 1024}", 6000)],
+)
+@pytest.mark.parametrize("where", ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"])
+def test_free_memory_is_what_the_system_and_the_container_leave(monkeypatch, where, limit, expected):
+    files = {"/proc/meminfo": MEMINFO, "/proc/self/status": STATUS, where: limit}
+
+    def read_text(path):
+        if files.get(str(path)) is None:
+            raise FileNotFoundError(path)
+        return files[str(path)]
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert heap.free_bytes() == expected * 1024
+
+
+@pytest.mark.parametrize("meminfo", [None, "MemTotal: 9000 kB\n"])
+def test_where_a_system_does_not_tell_its_free_memory_none_is_known(monkeypatch, meminfo):
+    def read_text(path):
+        if meminfo is None:
+            raise FileNotFoundError(path)
+        return meminfo
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert heap.free_bytes() is None

@@ -3,9 +3,11 @@
 import atexit
 import gc
 import os
+import re
 import sys
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of malloc.h
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
@@ -49,3 +51,26 @@ def give_back() -> None:
         arrow.default_memory_pool().release_unused()
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def free_bytes() -> int | None:
+    """How much memory this process can still take: what Linux has available, with the swap that is free, or what is
+    left of the limit of its container, if that is less; None on other systems.
+
+    Kernel documentation: filesystems/proc.rst (MemAvailable) and admin-guide/cgroup-v2.rst (memory.max).
+    """
+    try:
+        meminfo, status = (Path("/proc", name).read_text() for name in ("meminfo", "self/status"))
+        free = 1024 * (_kib(meminfo, "MemAvailable") + _kib(meminfo, "SwapFree"))
+        held = 1024 * _kib(status, "VmRSS")
+    except (OSError, TypeError):
+        return None
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # "max" is no number
+            free = min(free, max(int(Path(limit).read_text()) - held, 0))
+    return free
+
+
+def _kib(text: str, key: str) -> int:
+    """The number of KiB behind a key; raises TypeError where it is not there."""
+    return int(re.search(rf"^{key}:\s+(\d+) kB", text, re.MULTILINE)[1])  # type: ignore[index]

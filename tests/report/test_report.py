@@ -16,7 +16,7 @@ from tests.frames import events, spans, trace
 from tests.readers.xspaces import write as write_xspace
 from tests.report.html import pages
 from tests.stepped import annotations, work
-from tracekit import cli
+from tracekit import cli, heap
 from tracekit.columns import concat
 from tracekit.errors import TracekitError
 from tracekit.report.build import analyse
@@ -49,6 +49,18 @@ CONTENDED = trace(
     spans(("device 0", 0, 10 * MS), ("device 1", 10 * MS, 20 * MS), ("both", 20 * MS, 40 * MS, "device 0;device 1")),
     capture={"usable_cores": 2},
 )
+
+
+def test_a_report_that_memory_does_not_hold_is_refused_before_it_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(heap, "free_bytes", lambda: 1000)
+    with pytest.raises(
+        TracekitError, match=r"of 4 events of devices, takes about .* and 1000 B are free\..*--only-steps"
+    ):
+        tracekit.report(PARALLEL, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    for free in (None, 10**9):
+        monkeypatch.setattr(heap, "free_bytes", lambda free=free: free)
+        tracekit.report(PARALLEL, tmp_path / "out")
 
 
 def full_text(any_trace, width: int = 80) -> str:

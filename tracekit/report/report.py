@@ -30,9 +30,13 @@ if TYPE_CHECKING:
     from tracekit.report.model import Report
     from tracekit.report.part import Part
     from tracekit.timeline.timeline import Source, Timeline
+    from tracekit.trace import Trace
 
 _PICTURE = "gantt.png"
 _DATA = ("report.md", "summary.json", "overlap.csv", "frames/")
+# What a report takes beyond the frames of its trace, as a multiple of these: of five million events of eight GPUs 1.94,
+# of six million of 61 hosts 1.96.
+_TIMES_THE_TRACE = 1.9
 # All entries that a report may have.
 _ENTRIES = ("report.html", _PICTURE, "intervals.parquet", *(name.rstrip("/") for name in _DATA))
 
@@ -95,6 +99,7 @@ def report(
     progress("reading")
     timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, executor=executor)
     heap.give_back()
+    _refuse_beyond_memory(timeline.trace)
     progress("analysing")
     only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": devices}
     only["steps"] = steps
@@ -106,6 +111,22 @@ def report(
     directory = default_directory(result.trace.source or "trace", part.name) if out is None else out
     write(result, timeline, directory, progress, part)
     return result
+
+
+def _refuse_beyond_memory(trace: "Trace") -> None:
+    """Raise TracekitError where the system would end this process before the report is made, without a word."""
+    from tracekit.trace import FRAME_COLUMNS
+    from tracekit.units import size
+
+    frames = (getattr(trace, name) for name in FRAME_COLUMNS)
+    needed = int(_TIMES_THE_TRACE * sum(int(frame.memory_usage(index=False).sum()) for frame in frames))
+    free = heap.free_bytes()
+    if free is not None and needed > free:
+        raise TracekitError(
+            f"The report of {trace.source or 'this trace'}, of {len(trace.events):,} events of devices, takes about "
+            f"{size(needed)} of memory, and {size(free)} are free. Report some of its steps, which takes less: "
+            "--only-steps FIRST-LAST. Or use a larger machine."
+        )
 
 
 def default_directory(trace_path: str | os.PathLike[str], part: str = "") -> Path:
