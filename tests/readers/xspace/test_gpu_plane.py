@@ -38,6 +38,25 @@ def test_a_line_of_unknown_meaning_is_left_out_and_noted(tmp_path):
     assert notes(tmp_path, plane.text()) == ("gpu:0: lines of unknown meaning were skipped: Copy Engine 2.",)
 
 
+@pytest.mark.parametrize(
+    ("line", "stats"),
+    [
+        ("Stream  13(Compute)", {}),
+        ("Strea #13(Compute)", {}),
+        ("Rings", {"correlation_id": 7}),
+        ("Rings", {"kernel_details": "regs:8"}),
+        ("Rings", {"memcpy_details": "size:64 dest:0"}),
+    ],
+)
+def test_work_on_a_line_that_has_lost_its_name_is_lost(tmp_path, line, stats):
+    plane = PlaneText("/device:GPU:0").event(STREAM, "kernel", 0, 10, **stats)
+    plane.event(line, "a", 20, 10, **stats).event(line, "b", 40, 10, **stats)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text() + PlaneText("Task Environment").text()))
+    assert trace.events["name"].tolist() == ["kernel"]
+    evidence = f"on lines called as no profiler calls them, {line} of gpu:0"
+    assert trace.losses[["what", "lost", "total", "evidence"]].to_numpy().tolist() == [["events", 2, 3, evidence]]
+
+
 def test_zero_length_nested_and_slightly_overlapping_events_of_one_stream_all_stay(tmp_path):
     plane = PlaneText("/device:GPU:0").event(STREAM, "a", 0, 10).event(STREAM, "b", 9, 5).event(STREAM, "c", 10, 0)
     plane.event(STREAM, "d", 2, 3)

@@ -257,9 +257,8 @@ def test_a_line_of_a_gpu_without_a_name_is_lost(tmp_path, name):
     plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 1, 7).event(name, "l", 9, 7)
     trace = read(write(tmp_path / "h.xplane.pb", plane.text()))
     assert trace.events["name"].tolist() == ["k"]
-    assert trace.losses[["what", "lost", "total", "evidence"]].to_numpy().tolist() == [
-        ["lines", 1, 2, "without a name, of gpu:0"]
-    ]
+    lost = trace.losses[["what", "lost", "total", "evidence"]].to_numpy().tolist()
+    assert ["lines", 1, 2, "without a name, of gpu:0"] in lost
 
 
 def test_times_count_from_the_start_of_the_profile_whose_unix_time_is_that_of_the_host(tmp_path):

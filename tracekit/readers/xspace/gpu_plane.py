@@ -48,6 +48,10 @@ DERIVED = frozenset(
         *("TensorFlow Ops", "TensorFlow Name Scope", "Launch Stats", "Host Offload Ops", "_counters_"),
     }
 )
+# What kernels, copies and memsets have, and what repeats them does not; and what is left of the name of their stream
+# where one letter of it is another, or gone.
+_OF_WORK = ("correlation_id", "kernel_details", "memcpy_details", "Memset_details")
+_ALMOST_STREAM = re.compile(r"stream|#\d", re.IGNORECASE)
 # Of `kernel_details`; older versions write no occupancy there.
 _OCCUPANCY = re.compile(r"\bocc_pct:([\d.]+)")
 # Copies of unified memory stand on streams of their own; its page faults and the like are no copies.
@@ -88,7 +92,9 @@ def read(
 ) -> DeviceRows:
     """The rows of a GPU, of those of the events that have a time; `is_alone` if no other GPU is there to copy to."""
     plane = events.plane
+    skipped, unknown = _unknown_lines(device, events)
     events, notes = _work(events, once)
+    notes = [*unknown, *notes]
     rows, count = events.chosen, len(events.rows)
     data = {**planes.event_columns(host, plane, rows), "name": plane.names[rows]}
     hlo = planes.hlo_ops(plane, rows, lookup, once)
@@ -136,7 +142,7 @@ def read(
     if missing := int((hlo.told(lambda op: op is None) & ~hlo.nameless).sum()):
         notes.append(f"{missing} of {len(hlo)} distinct ops have no HLO proto: their kernels are classified by name.")
     notes += _graph_notes(events, hlo, calls)
-    lost = _unlinked(plane, data["correlation_id"])
+    lost = [*skipped, *_unlinked(plane, data["correlation_id"])]
     if unclear := int(by_label(details, lambda text: not _FIELD.search(text)).sum()):
         lost.append(Lost(Loss.DETAILS, unclear, count, f"records of copies of {device}"))
     return DeviceRows(data, hlo.operations, notes, lost=lost)
@@ -190,11 +196,8 @@ def _work(events: PlaneEvents, once: Once) -> tuple[PlaneEvents, list[str]]:
     if not all(name.startswith(_STREAM) for name in names):
         stream = np.array([name.startswith(_STREAM) for name in names], bool)[plane.line[rows]]
         overhead = np.array([name == _OVERHEAD for name in names], bool)[plane.line[rows]]
-        unknown = sorted({names[at] for at in np.unique(plane.line[rows][~stream & ~overhead])})
         # On a stream that is called overhead, what was launched is work.
         rows = rows[stream | (overhead & plane.numbers("correlation_id")[1][rows])]
-        if unknown:
-            notes.append(f"lines of unknown meaning were skipped: {', '.join(unknown)}.")
     chosen = replace(events, rows=rows).chosen
     idle = by_label(plane.names[chosen], once(_is_no_work))
     for stat in MEMORY_STATS:
@@ -203,6 +206,30 @@ def _work(events: PlaneEvents, once: Once) -> tuple[PlaneEvents, list[str]]:
         notes.append(f"{idle.sum()} records of memory use and of waiting were skipped: they are not work.")
         rows = rows[~idle]
     return replace(events, rows=rows), notes
+
+
+def _unknown_lines(device: str, events: PlaneEvents) -> tuple[list[Lost], list[str]]:
+    """The events on lines of unknown meaning that must be work of the device, as lost; and a note on other lines."""
+    plane, rows = events.plane, events.rows
+    names = [line.name for line in plane.lines]
+    line = plane.line[rows]
+    is_unknown = np.array([not name.startswith(_STREAM) and name != _OVERHEAD for name in names], bool)
+    if not is_unknown[line].any():
+        return [], []
+    is_work = np.array([bool(_ALMOST_STREAM.search(name)) for name in names], bool)[line]
+    for stat in _OF_WORK:
+        is_work |= plane.has(stat)[rows]
+    is_work &= is_unknown[line]
+    damaged, other = (
+        sorted({names[at] or "without a name" for at in np.unique(line[of])})
+        for of in (is_work, is_unknown[line] & ~is_work)
+    )
+    lost = int(is_work.sum())
+    evidence = f"on lines called as no profiler calls them, {', '.join(damaged[:3])} of {device}"
+    return (
+        [Lost(Loss.EVENTS, lost, int((~is_unknown[line]).sum()) + lost, evidence)] if lost else [],
+        [f"lines of unknown meaning were skipped: {', '.join(other)}."] if other else [],
+    )
 
 
 def _is_no_work(name: str) -> bool:
