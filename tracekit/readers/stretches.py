@@ -21,6 +21,8 @@ _EMPTY = b"\0\t\n\r "
 _RUN = re.compile(rb"[\0\t\n\r ]*+")
 # What one writer leaves at so many places, and such a part of the events, is how it writes.
 _USUAL, _USUAL_PART = 8, 0.01
+# So far apart no two events begin, but where one of them holds a long text.
+FAR_BYTES = 1 << 13
 # Between what stand before and behind it a run replaces nothing: before the first event, and behind the last.
 _BEFORE, _OPENING, _CLOSING = b"{[,:", b'{["', (b"]]", b"]}", b"}}")
 ZEROS, BLANKS = "zeros in place of what stood there", "blanks in place of what stood there"
@@ -33,12 +35,15 @@ class Stretches:
     """What of a file's text is empty, while its pieces are seen one after the other.
 
     `mark`: a key that every event has, in its quotes. `size`: how many bytes were seen. Zeros and blanks that the file
-    begins or ends with count as none. `runs`: in how many places others are.
+    begins or ends with count as none. `runs`: in how many places others are. `gaps`: how far apart two marks are, where
+    that is FAR_BYTES or more; `marked`: where the last one is, -1 without any.
     """
 
     mark: bytes
     size: int = 0
     runs: int = 0
+    gaps: list[int] = field(default_factory=list)
+    marked: int = -1
     _zeros: int = 0
     _runs: dict[bytes, list[int]] = field(default_factory=dict)
     _open: int = 0
@@ -48,6 +53,7 @@ class Stretches:
 
     def see(self, piece: bytes) -> None:
         """Look through the next piece of the text."""
+        self._see_marks(piece)
         self.size += len(piece)
         zeros = piece.count(0) if 0 in piece else 0  # to look for one is ten times cheaper
         self._zeros += zeros
@@ -70,6 +76,16 @@ class Stretches:
         self._open, self._open_zeros = size - end, piece.count(0, end)
         self._last = piece[end - 1 : end]
 
+    def _see_marks(self, piece: bytes) -> None:
+        at = piece.find(self.mark)
+        while at >= 0:
+            gap = self.size + at - self.marked
+            if gap >= FAR_BYTES and self.marked >= 0:
+                self.gaps.append(gap)
+            at = piece.rfind(self.mark, at, at + FAR_BYTES)  # of those so near, the last one alone is looked for
+            self.marked = self.size + at
+            at = piece.find(self.mark, at + 1)
+
     def _add(self, size: int, zeros: int, pair: bytes) -> None:
         """Count a run between the two bytes `pair`; its zeros are counted without it."""
         self.runs += 1
@@ -86,8 +102,7 @@ class Stretches:
 
     def blanks(self, events: int) -> int:
         """How many blanks of the text, which holds so many events, stand in place of something."""
-        usual = max(_USUAL, _USUAL_PART * events)
-        return sum(size for count, size in self._runs.values() if count < usual)
+        return sum(size for count, size in self._runs.values() if count < usual(events))
 
     def lost(self, events: int, more: int = 0) -> list[Lost]:
         """What is lost of a text of which so many events were read, and `more` bytes that are no event."""
@@ -101,6 +116,11 @@ class Stretches:
     def mean(self, events: int, more: int = 0) -> float:
         """How many bytes one of so many events takes, without what is empty and `more`."""
         return max(self.size - self.zeros - self.blanks(events) - more, 1) / max(events, 1)
+
+
+def usual(events: int) -> float:
+    """At how many places a writer leaves what is how it writes, in a text of so many events."""
+    return max(_USUAL, _USUAL_PART * events)
 
 
 def empty(text: bytes) -> int:

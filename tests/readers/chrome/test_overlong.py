@@ -88,6 +88,37 @@ def test_a_long_text_is_no_loss(tmp_path, text):
     assert lost(tmp_path, trace(*KERNELS, kernel("a", 5000, 9, source=text))) == ({}, 201, "")
 
 
+@pytest.mark.parametrize("piece", [1 << 12, 1 << 20])
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        (b"k60", b"k100"),  # from one name to another
+        (b"ource", b"ource"),  # from one key of arguments to another
+        (b"k60", b"ernel"),  # of two names in one event the last is read, as of two of all keys
+        (b"ernel", b"k100"),
+        (b"ts", b"dur"),
+    ],
+)
+def test_other_text_from_a_name_or_a_key_to_another_costs_what_fits_into_it(tmp_path, monkeypatch, piece, begin, end):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
+    kernels = [kernel(f"k{number}", 10 * number, 9, source="x.py") for number in range(1000)]
+    text = json.dumps(trace(*kernels)).encode()
+    first, last = text.index(b'"k60"'), text.index(b'"k160"')
+    first, last = text.index(begin, first) + 1, text.index(end.replace(b"k100", b"k160"), last - 30) + 1
+    html = (b"<html><body bgcolor=white><h1>502 Bad Gateway</h1></body></html>" * 999)[: last - first]
+    found, left, shares = lost(tmp_path, text[:first] + html + text[last:])
+    assert last - first <= found[NO_EVENT] <= last - first + 2 * MEAN
+    assert 98 <= found[FIT] <= 103
+    assert left in (900, 901)
+    assert shares
+
+
+def test_long_names_that_many_events_have_are_no_loss(tmp_path):
+    longs = [kernel(str(number) * 9000, 5000 + 10 * number, 9) for number in range(10, 19)]
+    assert lost(tmp_path, trace(*KERNELS, *longs)) == ({}, 209, "")
+    assert lost(tmp_path, trace(*KERNELS, longs[0]))[0].keys() == {NO_EVENT, FIT}
+
+
 def test_one_text_that_is_longer_than_all_other_arguments_is_noted(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps([*KERNELS, kernel("a", 5000, 9, source="x" * 20_000)]))

@@ -242,7 +242,8 @@ def load(path: Path) -> Document:
     del starts, times
     if len(far) >= _MANY:  # of a million events 30 MB, on top of which a reader would stand
         heap.give_back()
-    lost = overlong.lost(text, len(far), longest, names, quoted)
+    sizes = np.concatenate([part.far for part in parts])
+    lost = overlong.lost(text, len(far), longest, sizes, names, quoted)
     return Document(
         head=text.head,
         **texts,
@@ -341,7 +342,7 @@ def _packed(array: pa.Array) -> _Packed:
 
 class _Part(NamedTuple):
     """Some of the events, as columns; `times`: the duration in picoseconds as `dur`, `has_dur`, and the words of the
-    start; `odd_args`: how many args are no object; `longest` and `quoted`: the sizes of the longest (overlong)."""
+    start; `odd_args`: how many args are no object; `longest`, `quoted` and `far`: sizes of the longest (overlong)."""
 
     texts: dict[str, pa.DictionaryArray]
     times: dict[str, NDArray[Any]]
@@ -349,6 +350,7 @@ class _Part(NamedTuple):
     odd_args: int
     longest: NDArray[np.int64]
     quoted: int
+    far: NDArray[np.int64]
 
 
 def _part(events: list[Event] | scanner.Events) -> _Part:

@@ -98,9 +98,9 @@ class Text:
     events were no JSON and could be repaired, or not (by what they were); `others`: how many values among them are no
     objects, `nested`: how many events stand inside of those, or of objects that are none. `unread`: how many events
     stand in another list `traceEvents` than the one that was read, None if it is not known. `behind`: how many bytes
-    stand behind the end of the JSON. `cut`: how the file ends too early, "" if it does not. `stretches`: the parts of
-    the file that are empty. `odd`: how many bytes what was repaired or skipped takes beside those, where it is long,
-    and `mended`: how much of it was repaired.
+    stand behind the end of the JSON, `after` how many behind the list of events. `cut`: how the file ends too early, ""
+    if it does not. `stretches`: the parts of the file that are empty. `odd`: how many bytes what was repaired or
+    skipped takes beside those, where it is long, and `mended`: how much of it was repaired.
     """
 
     path: Path
@@ -111,6 +111,7 @@ class Text:
     others: int = 0
     unread: int | None = 0
     behind: int = 0
+    after: int = 0
     cut: str = ""
     nested: int = 0
     stretches: Stretches = field(default_factory=lambda: Stretches(_PHASE_KEY))
@@ -392,6 +393,7 @@ class Text:
 
     def _own(self, text: bytes) -> bytes:
         """What follows the list of events and belongs to it; what stands behind is counted."""
+        self.after = len(text)
         if self.keyed:
             text = b"{%b" % text.lstrip(_BLANKS)
             end = len(text)

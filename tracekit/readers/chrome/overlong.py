@@ -1,9 +1,11 @@
 """What events are too long: what a part of the file that is gone leaves, of one event and of another behind it.
 
-Where the file is valid JSON all the same, the part begins and ends within texts, and is one of them. Real texts may be
-as long: programs, stacks, sources, images in base64. So only what holds events itself is told as lost.
+Where the file is valid JSON all the same, the part begins and ends within texts, and is one of them. Of the values of
+arguments real texts may be as long: programs, stacks, sources, images in base64. So of those only what holds events
+itself is told as lost. But no name, category or key is as long, whether JSON keeps it or another one of its name.
 """
 
+import re
 from collections.abc import Iterable
 from heapq import nlargest
 
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from tracekit.readers.chrome.json_text import LONG_BYTES, Text
 from tracekit.readers.losses import Lost
+from tracekit.readers.stretches import FAR_BYTES, usual
 from tracekit.vocabulary.losses import Loss
 
 # The sizes that are kept; so many may be of what is damaged, which tells nothing of the others.
@@ -24,23 +27,32 @@ _QUOTED = rb"\"ph\""
 _FEWEST = 4
 # What one text is told of that is so long, and so many times as long as any other.
 _LONG_TEXT, _TIMES = 1 << 14, 16
+# A key among arguments that is so long: what stands in a text has backslashes before its quotes.
+_LONG_KEY = re.compile(rb'(?<!\\)"(?:[^"\\]|\\.){%d,}+"\s*+:' % LONG_BYTES, re.DOTALL)
+_NEAR_BYTES = FAR_BYTES // 2
 INSIDE, QUOTED = "inside of other values", "inside of a text"
 
 
-def sizes(args: pa.Array, phases: pa.DictionaryArray) -> tuple[NDArray[np.int64], int]:
-    """How long the longest of the arguments of some events are, without long ones of metadata, and how many events the
-    texts of long ones hold."""
+def sizes(args: pa.Array, phases: pa.DictionaryArray) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
+    """How long the longest of the arguments of some events are, without long ones of metadata, how many events the
+    texts of long ones hold, and how long all of _NEAR_BYTES or more are; each without keys that are long."""
     length = np.diff(np.frombuffer(args.buffers()[1], np.int32)[: len(args) + 1])
     longest = length.max(initial=0)
     if longest < LONG_BYTES:
-        return np.array([longest], np.int64), 0
+        return np.array([longest], np.int64), 0, np.zeros(0, np.int64)
     rows = np.flatnonzero(length >= LONG_BYTES)
-    found = quoted(args.take(pa.array(rows)).to_pylist())
+    texts = args.take(pa.array(rows)).to_pylist()
+    found = quoted(texts)
+    length = length.copy()
+    for row, text in zip(rows.tolist(), texts, strict=True):
+        if len(text) >= FAR_BYTES:
+            length[row] -= sum(len(key[0]) for key in _LONG_KEY.finditer(text))
+    far = length[length >= _NEAR_BYTES].astype(np.int64)
     kinds = phases.dictionary.to_pylist()
     if b'"M"' in kinds:
         rows = rows[phases.indices.to_numpy()[rows] != kinds.index(b'"M"')]
     others = length[length < LONG_BYTES].max(initial=0)
-    return np.append(np.sort(length[rows])[-_KEPT:], others).astype(np.int64), found
+    return np.append(np.sort(length[rows])[-_KEPT:], others).astype(np.int64), found, far
 
 
 def quoted(texts: Iterable[bytes]) -> int:
@@ -49,15 +61,36 @@ def quoted(texts: Iterable[bytes]) -> int:
     return sum(count for count in counts if count >= _FEWEST)
 
 
-def lost(text: Text, events: int, args: NDArray[np.int64], names: Iterable[bytes], quoted_events: int) -> list[Lost]:
+def lost(
+    text: Text,
+    events: int,
+    args: NDArray[np.int64],
+    far: NDArray[np.int64],
+    names: Iterable[bytes],
+    quoted_events: int,
+) -> list[Lost]:
     """What is lost of a file of so many events in what is no event, or in values that hold some; `args`: how long the
-    longest of their arguments are."""
+    longest of their arguments are, `far` how long all of _NEAR_BYTES or more."""
     damaged = min(text.mended + text.stretches.runs, _KEPT - 1)
     longest = sum(_at(each, damaged) for each in (args.tolist(), map(len, names)))
     least = max(_OFTEN * text.stretches.mean(events), longest + LONG_BYTES)
-    found = text.stretches.lost(events, sum(size for size in text.odd if size >= least))
     reasons = {INSIDE: text.nested, QUOTED: quoted_events}
+    is_told = bool(text.odd or text.stretches.runs or any(reasons.values()))
+    more = sum(size for size in text.odd if size >= least) if is_told else _beside_arguments(text, events, far)
+    found = text.stretches.lost(events, more)
     return [*found, *(Lost(Loss.EVENTS, count, None, reason) for reason, count in reasons.items() if count)]
+
+
+def _beside_arguments(text: Text, events: int, far: NDArray[np.int64]) -> int:
+    """How many bytes stand in names, keys and the like that are as long as many events, where not many are so: what the
+    distances of two events are more than `far`, the sizes of long arguments."""
+    last = text.stretches.size - text.after - text.stretches.marked if text.stretches.marked >= 0 else 0
+    gaps = np.sort(np.array([*text.stretches.gaps, last], np.int64))[::-1]
+    own = np.zeros(len(gaps), np.int64)
+    own[: len(far)] = np.sort(far)[::-1][: len(gaps)]
+    least = max(FAR_BYTES, _TIMES * text.stretches.mean(events))
+    sizes_beside = (gaps - own)[gaps - np.maximum(own, _NEAR_BYTES) >= least]
+    return int(sizes_beside.sum()) if len(sizes_beside) < usual(events) else 0
 
 
 def note(text: Text, events: int, args: NDArray[np.int64]) -> list[str]:
