@@ -4,10 +4,14 @@ import json
 import math
 from pathlib import Path
 
+import pytest
+
 from tests.readers.chrome.kineto_files import read
-from tests.readers.damage import changed, figures, places
+from tests.readers.damage import changed, figures, lost, places
+from tracekit.analysis.completeness import completeness
 from tracekit.errors import TraceError
 from tracekit.readers.bounds import bounded
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
 
 ZERO = 4_843_533_513_000  # microseconds after the base time, as Kineto counts them
@@ -209,6 +213,31 @@ def test_any_one_value_that_is_damaged_costs_itself_and_is_told(tmp_path):
             silent.append((path, value))
     assert not silent
     assert refused <= {("traceEvents",)}
+
+
+@pytest.mark.parametrize("value", [..., None, math.nan, [1], {}, True, "x", 0.5])
+@pytest.mark.parametrize("key", ["device", "stream", "correlation", "ts", "dur"])
+@pytest.mark.parametrize("at", [12, 13, 16])  # a kernel, a copy and the one memset
+def test_what_is_guessed_of_work_is_told_even_where_the_guess_is_right(tmp_path, at, key, value):
+    place = ("traceEvents", at, *(() if key in ("ts", "dur") else ("args",)), key)
+    trace = trace_of(tmp_path, changed(whole(), place, value))
+    assert trace.losses["lost"].tolist() == ([] if (key, value) == ("dur", 0.5) else [1])
+    assert not completeness(timeline_of(trace)).is_complete or (key, value) == ("dur", 0.5)
+
+
+def test_what_begins_before_the_time_from_which_kineto_counts_is_lost(tmp_path):
+    calls = [event("cuda_runtime", "cudaLaunchKernel", 100 * at - ZERO, 5, correlation=at) for at in range(1, 5)]
+    kernels = [work("kernel", "k", 100 * at + 20 - ZERO, 50, 7, at) for at in range(1, 5)]
+    own = {"schemaVersion": 1, "deviceProperties": [], "traceEvents": calls + kernels}
+    assert not len(trace_of(tmp_path, own).losses)
+    trace = trace_of(tmp_path, changed(own, ("traceEvents", 4, "ts"), -1))
+    assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 4]]
+    assert trace.events["start_ps"].tolist() == [120_000_000, 220_000_000, 320_000_000]  # from the first call on
+    trace = trace_of(tmp_path, changed(own, ("traceEvents", 0, "ts"), -1))
+    assert lost(trace)["events of the host without a valid time"] == 1
+    for each in own["traceEvents"]:
+        each["ts"] -= 250
+    assert not len(trace_of(tmp_path, own).losses)  # another tool counts from another time
 
 
 def test_more_elements_than_a_message_can_have_give_no_size(tmp_path):

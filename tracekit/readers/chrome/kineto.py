@@ -116,7 +116,7 @@ def read(document: Document, path: Path) -> Trace:
     document = kineto_cpu.categorised(document)
     host, notes = _host(document, path)
     outside = kineto_work.outside_window(document)
-    document = document.without_times(outside)
+    document = document.without_times(outside | kineto_work.before_time_zero(document))
     complete = np.asarray(document.ph == "X") & document.timed
     valid = complete & document.has_duration & (document.duration_ps >= 0)
     work, damaged, skipped = kineto_devices.work(document)

@@ -127,6 +127,15 @@ def outside_window(document: Document) -> NDArray[np.bool_]:
     return outside if np.count_nonzero(outside) <= max(1, _FEW * np.count_nonzero(work)) else nothing
 
 
+def before_time_zero(document: Document) -> NDArray[np.bool_]:
+    """Which events, (n,), begin before the time from which Kineto counts; none where more than a few do, in a file that
+    another tool has changed."""
+    if document.base_ps >= 0:
+        return np.zeros(len(document), bool)
+    early: NDArray[np.bool_] = document.timed & (document.start_ps < -document.base_ps)
+    return early & (np.count_nonzero(early) <= max(1, _FEW * np.count_nonzero(document.timed)))
+
+
 def read(
     document: Document, host: str, rows: Rows, annotations: Rows, calls: Rows, ids_of_calls: NDArray[np.int64]
 ) -> tuple[pd.DataFrame, Rows, list[Lost]]:
@@ -141,7 +150,7 @@ def read(
     numbers = ids([record.correlation for record in records])
     ids_of_rank = pd.arrays.IntegerArray(numbers, numbers == 0)
     correlations = cast(pd.arrays.IntegerArray, ids_of_rank + id_offsets(document, rows))
-    devices = [record.in_device if record.device is None else record.device for record in records]
+    devices = [*map(_device_of, records)]
     gpus = _labels(devices, document.pid[rows], device)
     given = np.array([number is not None for number in devices], bool)
     processes = kineto_devices.device_processes(document)
@@ -151,7 +160,11 @@ def read(
     name = names(document, rows)
     kind_columns = _kinds(name, kineto_devices.named(document.cat[rows]), records)
     of_gpus = by_label(kineto_devices.named(document.cat[rows]), lambda text: kineto_devices.kind_of(text) is not None)
-    lost = _damaged([records[row] for row in np.flatnonzero(of_gpus).tolist()])
+    own = np.flatnonzero(of_gpus)
+    # Of older files, which write categories capitalised, those of one category alone need have the same.
+    is_newer = by_label(document.cat[rows[own]], str.islower).astype(bool)
+    alike = np.where(is_newer, -1, document.cat.codes[rows[own]])
+    lost = _damaged([records[row] for row in own.tolist()], alike)
     collectives = np.flatnonzero(kind_columns["kind"] == Kind.COLLECTIVE.value)
     unnamed = np.array([row for row in collectives.tolist() if records[row].collective is None], np.int64)
     for row, annotation in _annotations(document, unnamed, launch, annotations).items():
@@ -223,6 +236,10 @@ def read(
     return table, launch, [each for each in lost if each.lost]
 
 
+def _device_of(record: _Work) -> Any:
+    return record.in_device if record.device is None else record.device
+
+
 def repeated(document: Document, rows: Rows) -> NDArray[np.bool_]:
     """Which of the events `rows`, shape (n,), equal one before them in all that they hold, with an id."""
 
@@ -261,17 +278,21 @@ _OF_COPIES: Mapping[str, tuple[str, kineto_fields.Test]] = {
 }
 
 
-def _damaged(records: Sequence[_Work]) -> list[Lost]:
-    """What is damaged of the args of kernels, copies and memsets, but what is counted of all work: ids, devices and
-    whether copies have sizes."""
+def _damaged(records: Sequence[_Work], alike: NDArray[np.integer[Any]]) -> list[Lost]:
+    """What is damaged of the args of kernels, copies and memsets, but what is counted of all work: ids and whether
+    copies have sizes; what has one number in `alike` (n,) has the same args."""
     if not records:
         return []
     copies = [record for record in records if record.from_device is not None or record.to_device is not None]
     lost = kineto_fields.of_records(copies, _OF_COPIES, "args of copies between devices")
-    fields = {
-        "stream": damaged([record.stream for record in records], is_count, lacks=False),
-        "est. achieved occupancy %": _without_occupancy(records),
-    }
+    fields = {name: np.zeros(len(records), bool) for name in ("device", "stream")}
+    for number in np.unique(alike):
+        rows = np.flatnonzero(alike == number)
+        some = [records[row] for row in rows.tolist()]
+        # Of a device of another value that is no number nobody knows which it is, and that is counted of all work.
+        fields["device"][rows] = damaged([*map(_device_of, some)], lambda number: not isinstance(number, list | dict))
+        fields["stream"][rows] = damaged([record.stream for record in some], is_count)
+    fields["est. achieved occupancy %"] = _without_occupancy(records)
     lost += kineto_fields.lost(fields, "args of kernels, copies and memsets")
     told = [
         record
