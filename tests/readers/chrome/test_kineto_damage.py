@@ -259,6 +259,30 @@ def test_what_is_lost_of_several_fields_is_one_loss(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(("letter", "gone"), [("<", 1), ("", 1), ("s", 0)])
+@pytest.mark.parametrize("at", [0, 1, 2, 4, 12, 13, 18, 20])
+def test_a_category_of_which_a_letter_is_damaged_is_told(tmp_path, at, letter, gone):
+    own = whole()
+    own["traceEvents"].append({**own["traceEvents"][at], "ts": ZERO + 400, "dur": 1})
+    category = own["traceEvents"][at]["cat"]
+    for place in (-1, 2):
+        text = category[:place] + letter + category[place:][gone:]
+        trace = trace_of(tmp_path, changed(own, ("traceEvents", at, "cat"), text))
+        is_row = category in ("kernel", "gpu_memcpy") and not text.endswith("_memcpy")  # whatever copies is a copy
+        assert trace.losses["what"].tolist() == (["events"] if is_row else ["details"])
+        assert trace.losses["lost"].tolist() == [1]
+
+
+@pytest.mark.parametrize("category", ["cpu_o<", "cpu_ops", "cp_op"])
+def test_an_operator_of_a_damaged_category_is_lost_work_where_no_device_worked(tmp_path, category):
+    ops = [event("cpu_op", "aten::mm", 10 * at, 9) for at in range(9)]
+    own = {"schemaVersion": 1, "deviceProperties": [], "traceEvents": ops}
+    trace = trace_of(tmp_path, changed(own, ("traceEvents", 4, "cat"), category))
+    assert len(trace.events) == 8
+    assert trace.losses[["what", "lost"]].to_numpy().tolist() == [["events", 1]]
+    assert not len(trace_of(tmp_path, changed(own, ("traceEvents", 4, "cat"), "npu_op")).losses)
+
+
 def test_work_of_a_category_that_kineto_does_not_have_is_counted(tmp_path):
     own = changed(whole(), ("traceEvents", 12, "cat"), "damaged")
     losses = trace_of(tmp_path, own).losses

@@ -6,6 +6,7 @@ label after their devices (`MTIA 9`), where the host's process is labelled `CPU`
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -42,6 +43,16 @@ _OF_HOST = re.compile(
     r"|forward_backward"
 )
 _HOST_PROCESS = frozenset({"cpu_op", "operator", "python_function"})
+# Categories of Kineto that another one may be but for a letter.
+_OWN = frozenset(
+    {
+        *("cpu_op", "operator", "cpu_instant_event", "python_function", "user_annotation", "trace", "overhead"),
+        *("runtime", "cuda_runtime", "cuda_driver", "xpu_runtime", "xpu_driver", "mtia_runtime", "hpu_runtime"),
+        *("gpu_user_annotation", "cuda_sync", "cuda_event", "ac2g", "fwdbwd", *_KINDS),
+    }
+)
+# Files have some ten; of more the pairs would take long.
+_MOST_CATEGORIES = 1 << 12
 # What else Kineto records beside the work of GPUs.
 _NO_WORK = re.compile(r"overhead|collective_comm|external_correlation|gpu_user_annotation|gpu_pm_counter|cuda_\w+")
 # What is work on a process of a device, and none elsewhere.
@@ -84,9 +95,11 @@ def work(document: Document) -> tuple[Mask, list[Lost], list[str]]:
     category = named(document.cat)
     known = by_label(category, lambda text: kind_of(text) is not None).astype(bool)
     complete = np.asarray(document.ph == "X") & document.timed
-    other = ~known & complete & ~_matches(category, _OF_HOST)
+    damaged = _damaged(category)
+    other = ~known & complete & ~_matches(category, _OF_HOST) & ~by_label(category, damaged.__contains__).astype(bool)
+    lost = _lost(category, damaged, known)
     if not other.any():
-        return known, [], []
+        return known, lost, []
     processes = device_processes(document)
     on_device = by_label(document.pid, lambda pid: pid in processes).astype(bool)
     on_gpu = by_label(document.pid, lambda pid: type_of(processes.get(pid, "")) == _GPU).astype(bool)
@@ -119,7 +132,6 @@ def work(document: Document) -> tuple[Mask, list[Lost], list[str]]:
     is_strange = other & ~is_unknown & ~(of_device & (waits | tells)) & ~_matches(category, _NO_WORK)
     is_strange &= bool(known.any()) and not (found & ~known).any()
     strange, strange_host = (int((is_strange & where).sum()) for where in (on_gpu & is_known_there, ~on_device))
-    lost = []
     if strange:
         lost.append(Lost(Loss.EVENTS, strange, strange + int(found.sum()), "events of GPUs of unknown categories"))
     if strange_host:
@@ -129,6 +141,49 @@ def work(document: Document) -> tuple[Mask, list[Lost], list[str]]:
     if of_host:
         lost.append(Lost(Loss.DETAILS, of_host, None, "events of the host without a category"))
     return found, lost, notes
+
+
+def _damaged(categories: pd.Categorical) -> dict[str, str]:
+    """Which of Kineto's categories one is that differs from it by a letter, where as many events or more have that one:
+    but none that names another device, `npu_op`."""
+    if len(categories.categories) > _MOST_CATEGORIES:
+        return {}
+    counts: Counter[str] = Counter()
+    for text, count in zip(categories.categories, np.bincount(categories.codes + 1)[1:].tolist(), strict=False):
+        counts[text.lower()] += count
+    own = [text for text in _OWN if text in counts]
+    found = {}
+    for text in categories.categories:
+        lower = text.lower()
+        if lower in _OWN:
+            continue
+        first, _, rest = lower.partition("_")
+        for near in own:
+            is_other_unit = _UNIT.fullmatch(first) and near.partition("_")[2] == rest
+            if counts[lower] <= counts[near] and _is_one_letter_off(lower, near) and not is_other_unit:
+                found[text] = near
+    return found
+
+
+def _is_one_letter_off(text: str, other: str) -> bool:
+    """Whether one letter of a text is another, one too many or one too few for it to be the other."""
+    differs = (at for at, pair in enumerate(zip(text, other, strict=False)) if pair[0] != pair[1])
+    same = next(differs, min(len(text), len(other)))
+    return text[same + 1 :] in (other[same:], other[same + 1 :]) or text[same:] == other[same + 1 :]
+
+
+def _lost(categories: pd.Categorical, damaged: Mapping[str, str], known: Mask) -> list[Lost]:
+    """The events whose categories are `damaged`: work of devices, where such is `known`, and what else costs no row."""
+    if not damaged:
+        return []
+    total = int(known.sum())
+    rows = frozenset({*_KINDS, *(() if total else ("cpu_op", "operator"))})
+    is_row = by_label(categories, lambda text: damaged.get(text) in rows).astype(bool) & ~known
+    is_other = by_label(categories, lambda text: text in damaged).astype(bool) & ~is_row
+    work, more = int(is_row.sum()), int(is_other.sum())
+    evidence = f"of damaged categories, {', '.join(sorted(damaged)[:3])}"
+    lost = [Lost(Loss.EVENTS, work, work + total if total else None, f"work {evidence}")] if work else []
+    return [*lost, *([Lost(Loss.DETAILS, more, None, f"other events {evidence}")] if more else [])]
 
 
 def perhaps_work(document: Document, work: Mask) -> int:
