@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tracekit import heap
 from tracekit.errors import TraceError
 from tracekit.jit import loop
 from tracekit.units import spelt
@@ -36,6 +37,8 @@ _MOST_KEYS = 4
 _MOST_SHARED, _MOST_LETTERS = 2048, 200_000
 # So many texts of a column are Python's at once.
 _TEXTS_AT_ONCE = 1 << 14
+# So much, and so much a row, is worth giving back, which looks through all that is free.
+_WORTH_A_ROW, _WORTH_BYTES = 16, 1 << 26
 
 
 def frame(
@@ -97,15 +100,22 @@ def joined(columns: Mapping[str, Any], parts: Sequence[dict[str, Any]]) -> pd.Da
 def concat(columns: Mapping[str, Any], frames: Iterable[pd.DataFrame], *, is_last_use: bool = False) -> pd.DataFrame:
     """The rows of `frames`, all with `columns`, one after the other; categories are united in order.
 
-    With `is_last_use` each column is taken out of the frames when it is joined: then none is held twice for longer.
+    With `is_last_use` each column is taken out of the frames when it is joined: then none is held twice for longer, and
+    what many of them took goes back to the system.
     """
     tables = [table for table in frames if len(table)]
     if not tables:
         return frame(columns)
     if not is_last_use:
         return frame(columns, {name: _joined([table[name].array for table in tables]) for name in columns})
-    join = _joined if len(tables) > 1 else _only
-    return frame(columns, {name: join([table.pop(name).array for table in tables]) for name in columns})
+    join, data, freed = _joined if len(tables) > 1 else _only, {}, 0
+    for name in columns:
+        data[name] = join([table.pop(name).array for table in tables])
+        freed += data[name].nbytes
+        if freed >= max(_WORTH_BYTES, _WORTH_A_ROW * len(data[name])) and join is _joined:
+            heap.give_back()
+            freed = 0
+    return frame(columns, data)
 
 
 def categorical(labels: Sequence[str | None] | pa.Array, which: NDArray[np.integer[Any]]) -> pd.Categorical:

@@ -150,7 +150,8 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     machines = (capture or {}).get("machines", {})
 
     def merged(_: Path) -> Trace:
-        return merge.merge([host.trace for host in hosts], size if tree.path.is_dir() else None, machines or None)
+        traces = [host.trace for host in hosts]
+        return merge.merge(traces, size if tree.path.is_dir() else None, machines or None, is_last_use=True)
 
     trace = _guarded(merged, tree.path)
     absent = [name for name in machines if name not in set(trace.hosts["host"])]

@@ -14,6 +14,7 @@ from tracekit.readers.merge.merged_trace import operations
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
+    FRAME_COLUMNS,
     HOST_COLUMNS,
     HOST_WORK_COLUMNS,
     LAUNCH_COLUMNS,
@@ -506,3 +507,13 @@ def test_merged_rows_are_of_the_operations_that_they_were_of_before(inputs):
     assert sorted(of_rows(merge(inputs)), key=str) == sorted(
         (row for trace in inputs for row in of_rows(trace)), key=str
     )
+
+
+@settings(max_examples=15)
+@given(st.lists(traces(), min_size=2, max_size=3, unique_by=lambda trace: trace.source))
+def test_traces_that_are_joined_for_the_last_time_give_the_same_and_keep_no_column_of_it(inputs):
+    merged = merge(inputs)
+    consumed = merge(inputs, is_last_use=True)
+    for name in FRAME_COLUMNS:
+        pd.testing.assert_frame_equal(getattr(consumed, name), getattr(merged, name))
+    assert not any(len(trace.events.columns) for trace in inputs if len(trace.events))

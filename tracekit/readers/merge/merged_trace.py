@@ -38,14 +38,21 @@ _MOST_LISTED = 8  # ranks by their numbers
 _FIGURE = re.compile(r"\d+")
 
 
-def merge(traces: Sequence[Trace], world_size: int | None = None, machines: Mapping[str, str] | None = None) -> Trace:
+def merge(
+    traces: Sequence[Trace],
+    world_size: int | None = None,
+    machines: Mapping[str, str] | None = None,
+    *,
+    is_last_use: bool = False,
+) -> Trace:
     """`traces`, each of one file, as one.
 
     Every host has a name of its own, and with several hosts every device is `host/device`. Times are on one axis, whose
     0 is the earliest event of any file; clocks are compared and corrected as `clock_alignment.align` says, and what
     cannot be compared has a `clock` of its own. A file that is there twice counts once. `world_size`: how many ranks
     the job had, if that is known; ranks that are missing are noted, and lost. `machines`: the machine of a host, where
-    that is known; hosts of one machine have its clock. One trace keeps its names.
+    that is known; hosts of one machine have its clock. One trace keeps its names. With `is_last_use`, columns are taken
+    out of several traces as they are joined, so that none is held twice for longer.
     """
     parts, notes = _on_one_axis(traces)
     if len(traces) == 1:
@@ -56,13 +63,14 @@ def merge(traces: Sequence[Trace], world_size: int | None = None, machines: Mapp
     hosts = list(dict.fromkeys(part.host for part in parts))
     several = len(hosts) > 1
     ops = operations([part.trace for part in parts])
-    joined = {name: _joined(name, parts, several) for name in _ON_AXIS}
+    of_ops = ops.renumbered([part.trace.events["op"] for part in parts])
+    joined = {name: _joined(name, parts, several, is_last_use) for name in _ON_AXIS}
     clocks, clock_notes = _clocks(parts, hosts, machines or {}, joined["events"])
     lines = [_line(clocks[part.host]) for part in parts]
     zero = min(part.at_ps + line.shift(part.at_ps) for part, line in zip(parts, lines, strict=True))
     tables: dict[str, Any] = {name: _corrected(joined.pop(name), lines, zero) for name in _ON_AXIS}
     lacking, absent = _missing(parts, world_size)
-    tables["events"]["op"] = ops.renumbered([part.trace.events["op"] for part in parts])
+    tables["events"]["op"] = of_ops
     return Trace(
         **tables | {"events": _on_clocks(tables["events"], clocks)},
         ops=ops.ops,
@@ -140,7 +148,7 @@ class _Joined(NamedTuple):
     lengths: list[int]
 
 
-def _joined(name: str, parts: Sequence[Part], several: bool) -> _Joined:
+def _joined(name: str, parts: Sequence[Part], several: bool, is_last_use: bool = False) -> _Joined:
     """The frames of Trace called `name` of all parts, with the parts' hosts, with several hosts the devices named after
     them, and on the axis of all parts by their own clocks.
 
@@ -148,12 +156,12 @@ def _joined(name: str, parts: Sequence[Part], several: bool) -> _Joined:
     """
     columns, tables = FRAME_COLUMNS[name], [getattr(part.trace, name) for part in parts]
     lengths = [len(table) for table in tables]
-    table = concat(columns, tables)
     of_part = np.repeat(np.arange(len(parts)), lengths)
     named: dict[str, Any] = {"host": _hosts(parts, lengths, of_part)}
     for column in _DEVICES if several else ():
         if column in columns:
             named[column] = _devices(column, parts, tables)
+    table = concat(columns, tables, is_last_use=is_last_use)
     at_ps = np.array([part.at_ps for part in parts], np.int64)[of_part]
     return _Joined(table.assign(**named, **{time: table[time] + at_ps for time in _TIMES if time in columns}), lengths)
 
