@@ -297,6 +297,7 @@ def _renamed(table: pa.Table, at: int, name: str) -> pa.Table:
 Mutate = Callable[[random.Random, bytes], bytes]
 # What a summary holds of a capture.json.
 _CAPTURE = {
+    "schema": 1,
     "exit_code": 1,
     "usable_cores": 2,
     "commit": None,

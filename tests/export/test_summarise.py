@@ -144,10 +144,10 @@ def test_a_summary_beside_its_trace_counts_once(tmp_path):
 def test_the_job_s_size_and_what_capture_wrote_come_along(tmp_path):
     job = random_job(3)
     source = FORMATS["kineto"](Truth(job), tmp_path / "traces", Recorder(apart=True))
-    (source / "capture.json").write_text('{"usable_cores": 3}')
+    (source / "capture.json").write_text('{"schema": 1, "usable_cores": 3, "commit": null}')
     files = [file for file in files_of(source) if file.name != "capture.json"]
     folder = summaries(files[:1], tmp_path / "summaries")
-    assert read(folder).capture == {"usable_cores": 3}
+    assert read(folder).capture == {"schema": 1, "usable_cores": 3, "commit": None}
     lost = [note for note in read(folder).notes if "missing" in note]
     for file in files[1:]:
         file.unlink()

@@ -26,8 +26,8 @@ MACHINE = {
     },
     "lacking": {"cpu": "why"},
 }
-FACTS = {"exit_code": 139, "usable_cores": 2, "commit": None, "xla_flags": "", "machines": {"a": "m"}, "x": [None]}
-FACTS |= {"machine": MACHINE}
+FACTS = {"schema": 1, "exit_code": 139, "usable_cores": 2, "commit": None, "xla_flags": "", "machines": {"a": "m"}}
+FACTS |= {"machine": MACHINE, "x": [None]}
 
 
 @pytest.fixture
@@ -134,6 +134,39 @@ def test_a_value_that_is_not_of_its_form_costs_itself(trace, tmp_path, facts, na
     ((what, evidence),) = told(one)
     assert (what, evidence.startswith(f"capture.json: {name}: ")) == (Loss.DETAILS, True)
     report(trace, tmp_path.parent / f"{tmp_path.name}-report")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "why", "unknown"),
+    [
+        ("{}", None, "it has no schema", "how the script ended"),
+        ('{"world_size": 2}', None, "it has no schema", "the commit"),
+        ('{"schema": 99, "exit_code": 1}', None, "its schema is 99", "how the script ended"),
+        ('{"schema": true, "exit_code": 1}', None, "its schema is True", "how the script ended"),
+        ('{"schema": 1}', {}, "usable_cores: it is missing; commit: it is missing", "how many cores it could use, the"),
+        ('{"schema": 1, "commit": "a"}', {"commit": "a"}, "usable_cores: it is missing", "how many cores"),
+        (json.dumps(FACTS | {"usable_cores": float("nan"), "commit": 1}), None, "usable_cores: ", "the commit"),
+        (json.dumps(FACTS | {"x": [1e300]}).replace("1e+300", "1e400"), None, "x: it holds a number out of range", ""),
+        (json.dumps(FACTS | {"command": "x", "started": 1}), None, "command: ", "the command, when it began"),
+    ],
+)
+def test_what_is_not_understood_is_told_in_one_note_with_what_is_unknown_by_it(trace, text, kept, why, unknown):
+    (trace / "capture.json").write_text(text)
+    one = read(trace)
+    if kept is not None:
+        assert one.capture == {"schema": 1} | kept
+    elif '"schema": 1,' not in text:
+        assert one.capture is None
+    ((what, evidence),) = told(one)
+    assert (what, evidence.startswith("capture.json: "), why in evidence) == (Loss.DETAILS, True, True)
+    assert unknown in evidence.partition("not known because of it: ")[2]
+    assert sum("capture.json" in note for note in one.notes) == 1
+
+
+def test_a_trace_that_is_called_so_itself_has_none(tmp_path):
+    (tmp_path / "capture.json").write_bytes(traces.path("kineto-rank1.pt.trace.json").read_bytes())
+    for source in (tmp_path, tmp_path / "capture.json"):
+        assert (read(source).capture, told(read(source))) == (None, [])
 
 
 def test_a_summary_tells_what_is_lost_of_the_capture(trace, tmp_path):

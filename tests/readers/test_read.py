@@ -260,13 +260,15 @@ def test_what_a_capture_has_not_finished_is_no_run(logdir):
 
 
 def test_what_capture_wrote_beside_the_trace_comes_along(logdir):
-    (logdir / "sub" / "plugins" / "profile" / "2026_01_01" / "capture.json").write_text(json.dumps({"usable_cores": 3}))
-    assert read(logdir).capture == {"usable_cores": 3}
+    facts = {"schema": 1, "usable_cores": 3}
+    (logdir / "sub" / "plugins" / "profile" / "2026_01_01" / "capture.json").write_text(json.dumps(facts))
+    assert read(logdir).capture == facts
 
 
 @pytest.mark.parametrize(("code", "is_told"), [(1, True), (-9, True), (0, False), ("no number", False)])
 def test_a_script_that_failed_is_told(logdir, code, is_told):
-    (logdir / "sub" / "plugins" / "profile" / "2026_01_01" / "capture.json").write_text(json.dumps({"exit_code": code}))
+    facts = {"schema": 1, "exit_code": code}
+    (logdir / "sub" / "plugins" / "profile" / "2026_01_01" / "capture.json").write_text(json.dumps(facts))
     sentence = f"The script ended with exit code {code}: the trace holds what ran until then."
     assert (sentence in read(logdir).notes) == is_told
 

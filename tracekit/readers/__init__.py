@@ -141,7 +141,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     size, unlike, of_sizes = _size_of_job(hosts)
     lost += of_sizes
     unknown += unlike
-    capture, of_capture = capture_facts.read(origin.capture)
+    capture, of_capture = capture_facts.read(origin.capture, origin.each)
     if not capture:
         of_host = next((host.capture for host in hosts if host.capture is not None), None)
         capture, of_summary = (None, []) if of_host is None else capture_facts.whole(of_host)
@@ -301,7 +301,7 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None, steps: St
                 f"one of them, such as {files[0]}."
             )
         (host,) = hosts
-        capture, lost = capture_facts.read(origin.capture)
+        capture, lost = capture_facts.read(origin.capture, origin.each)
         trace = _named(_with_losses(host.trace, [*of_files, *lost]), tree)
         if damaged := _damaged(trace):
             on_damage.get()(damaged)
