@@ -32,10 +32,18 @@ def test_no_control_or_direction_character_is_left(text):
         ("\x9b31m\u202eevil\ufeff", "�31m�evil�"),
         ("漢字 👩\u200d👧 é", "漢字 👩👧 é"),
         ("\udcff", "�"),
+        ("a\u200bb\U000e0041c\u200dd\ufe0fe\u034ff\u3164g\u2800", "a�b�c�d�e�f�g�"),
+        ("☁\ufe0f☁\ufe0f\ufe0f 葛\U000e0100 می\u200cم", "☁\ufe0f☁\ufe0f� 葛\U000e0100 میم"),
     ],
 )
 def test_names_keep_their_letters_and_lose_their_power(text, harmless):
     assert units.safe(text) == harmless
+
+
+def test_whatever_unicode_calls_a_format_is_revealed():
+    hidden = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) == "Cf"]
+    assert {letter for letter in hidden if units.revealed(f"a{letter}") != "a�"} == set()
+    assert units.revealed("é, 漢字 👩\u200d👧 🏳\ufe0f\u200d🌈\n\x1b") == "é, 漢字 👩\u200d👧 🏳\ufe0f\u200d🌈\n\x1b"
 
 
 @given(WORDS, st.integers(2, 30))

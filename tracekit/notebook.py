@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from tracekit.units import count, number, percent, quantity, rate, short, size, time
+from tracekit.units import count, number, percent, quantity, rate, revealed, short, size, time
 
 # What a notebook shows of a result, whose frames are there to be asked for the rest.
 MOST_ROWS, MOST_NOTES, MOST_NAME = 5, 3, 60
@@ -165,7 +165,7 @@ def frames(value: Any) -> dict[str, pd.DataFrame]:
 
 def visible(text: str) -> str:
     """`text` with a box for each character that would not show, or would turn the text around."""
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in revealed(text))
 
 
 def _first(value: Any, name: str, columns: str) -> str:

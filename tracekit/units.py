@@ -14,6 +14,20 @@ from typing import Any
 _NO_SIGN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 # Inside words and emoji they are harmless, but terminals do not agree on how wide what they join is.
 _JOINERS = "\u200c\u200d"
+# What selects how the sign before it looks: that of an emoji, or of a Chinese character.
+_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+# What else cannot be seen, and could hide a text in a name: Unicode's Cf, as marks of direction, spaces without a width
+# and tags, what else is Default_Ignorable_Code_Point, and the blank of Braille.
+_HIDDEN = (
+    "\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e"
+    "\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
+)
+# Joiners and selectors have a place behind a sign that is no Latin one; elsewhere they are hidden too.
+_UNSEEN = re.compile(
+    f"(?<=[^\x00-\u024f\\s{_HIDDEN}{_JOINERS}{_SELECTORS}])([{_SELECTORS}]?[{_JOINERS}]|[{_SELECTORS}])"
+    f"|[{_HIDDEN}{_JOINERS}{_SELECTORS}]"
+)
 # What Python makes of bytes that are no UTF-8.
 _NO_UNICODE = re.compile("[\udc80-\udcff]")
 
@@ -283,11 +297,20 @@ def spelt(text: str) -> str:
     return bytes_spelt.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def revealed(text: str) -> str:
+    """`text` with a sign, U+FFFD, for each character that cannot be seen or turns the text around, but for controls.
+
+    What joins the letters of a word or the parts of an emoji, and what selects how a sign looks, stays in its place.
+    """
+    return text if text.isascii() else _UNSEEN.sub(lambda match: match[1] or "\N{REPLACEMENT CHARACTER}", text)
+
+
 def safe(text: str) -> str:
-    """`text` on one line and without what a terminal would obey: control and direction characters have a sign each."""
+    """`text` on one line and without what a terminal would obey: control and direction characters have a sign each, and
+    so has what cannot be seen (`revealed`)."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_sign(letter) for letter in text)
+    return "".join(map(_sign, revealed(text)))
 
 
 def _sign(letter: str) -> str:

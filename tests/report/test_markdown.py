@@ -24,6 +24,8 @@ from tracekit.report.markdown import code, escaped
         ("- item", r"\- item"),
         ("-", "-"),
         ("> quote", r"\> quote"),
+        ("$x^2$", "<span>&#36;</span>x^2<span>&#36;</span>"),
+        ("a\u200bb\ufe0f", "a�b�"),
         ("a\nb\x1b[31m\u202ec", r"a b␛\[31m�c"),
     ],
 )

@@ -9,6 +9,7 @@ from datetime import datetime
 from xml.etree import ElementTree as Xml
 
 from tracekit.gate.check import CheckResult, Outcome
+from tracekit.units import revealed
 
 # What XML 1.0 does not hold.
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -56,4 +57,4 @@ def junit(result: CheckResult, now: datetime) -> str:
 
 
 def _xml(text: str) -> str:
-    return _NO_XML.sub("\ufffd", text)
+    return _NO_XML.sub("\ufffd", revealed(text))

@@ -13,10 +13,13 @@ _NAME = 60
 
 _CODE = re.compile(r"(`[\w .,/:=+-]+`)")
 # What is markup wherever it stands; an underscore only at the edge of a word, and the end of what starts an address.
-# GitHub looks for the @ of addresses and of users when escapes are resolved: only a tag or a comment parts them.
+# GitHub looks for the @ of addresses and of users when escapes are resolved: only a tag or a comment parts them. What
+# stands between two dollar signs is mathematics to it and to MkDocs: some look for them before escapes are resolved,
+# others behind, but none for one that is alone in an element.
 _MARKUP = re.compile(
-    r"[\\|`*~\[\]<@]|&(?=[#\w]+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?i:\b(?:https?|ftp|mailto|xmpp):|www\.)"
+    r"[\\|`*~\[\]<@$]|&(?=[#\w]+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?i:\b(?:https?|ftp|mailto|xmpp):|www\.)"
 )
+_ENTITIES = {"<": "&lt;", "&": "&amp;", "@": "@<!-- -->", "$": "<span>&#36;</span>"}
 # What is markup where a line begins.
 _BLOCK = re.compile(r"^(\d*)([#>]|[+-](?=\s)|(?<=\d)[.)](?=\s))")
 
@@ -79,7 +82,8 @@ def table_lines(table: Table, level: str, zero: TimeZero) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """`text` as text: nothing in it is a link, an image, markup, a control or a mark of direction.
+    """`text` as text: nothing in it is a link, an image, markup, mathematics, hidden, a control or a mark of
+    direction.
 
     What stands between backticks stays code where nothing in it is markup, as tracekit's own commands.
     """
@@ -96,4 +100,4 @@ def code(text: str) -> str:
 
 
 def _as_text(match: re.Match[str]) -> str:
-    return {"<": "&lt;", "&": "&amp;", "@": "@<!-- -->"}.get(match[0]) or match[0][:-1] + "\\" + match[0][-1]
+    return _ENTITIES.get(match[0]) or match[0][:-1] + "\\" + match[0][-1]

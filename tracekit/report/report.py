@@ -188,13 +188,14 @@ def _write(
     from tracekit.report import storage
     from tracekit.report.html.page import page
     from tracekit.report.markdown import markdown
+    from tracekit.units import revealed
 
     shown = part.of(timeline) if part and timeline else timeline
     picture = _PICTURE if timeline and not _no_picture() else None
     breakdowns = [report.whole, *report.parts.values()]
     overlap = pd.concat([each.overlap.assign(phase=each.label) for each in breakdowns], ignore_index=True)
     for name in overlap.select_dtypes(["str", "object", "category"]):
-        overlap[name] = overlap[name].astype("str").map(no_formula, na_action="ignore")
+        overlap[name] = overlap[name].astype("str").map(lambda text: no_formula(revealed(text)), na_action="ignore")
     try:
         # Another core writes the tables while this one draws: of most of their time neither Arrow nor what draws holds
         # the GIL.

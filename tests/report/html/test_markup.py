@@ -17,6 +17,8 @@ from tracekit.report.time_zero import TimeZero
         ("tab\tand\nline", "tab\tand\nline"),
         ("bell\x07 escape\x1b[31m null\x00", "bell\ufffd escape\ufffd[31m null\ufffd"),
         ("right\u202eto left\u2066", "right\ufffdto left\ufffd"),
+        ("a\u200bb\U000e0041c\u200dd\ufe0f", "a\ufffdb\ufffdc\ufffdd\ufffd"),
+        ("👩\u200d👧 ☁\ufe0f", "👩\u200d👧 ☁\ufe0f"),
         ("half \ud800 a pair", "half \ufffd a pair"),
         ("Größe 名前 😀", "Größe 名前 😀"),
         (7, "7"),

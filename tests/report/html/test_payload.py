@@ -183,6 +183,12 @@ def test_text_is_ascii_without_markup_and_a_lone_surrogate_survives():
     assert json.loads(result) == [words]
 
 
+def test_what_cannot_be_seen_or_turns_the_text_around_has_a_sign():
+    assert json.loads(json_text([{"a\u202eb": "\u200b漢字\u2028\x1b👩\u200d👧"}])) == [
+        {"a\ufffdb": "\ufffd漢字\u2028\x1b👩\u200d👧"}
+    ]
+
+
 def test_a_page_that_would_be_too_large_leaves_out_calls_then_cuts_names_and_says_so():
     rows = events(("gpu:0", "compute", 50, 60, "n" * 500))
     rows["correlation_id"] = pd.array([8], "Int64")

@@ -454,7 +454,7 @@ def either(names: Collection[str]) -> str:
 
 def plain(name: object) -> str:
     """`name` on one line, with a box for each character that the font lacks (matplotlib would warn about each)."""
-    words = " ".join(str(name).split())
+    words = units.revealed(" ".join(str(name).split())).replace("\ufffd", "\u25a1")
     return "".join(char if ord(char) in _glyphs() and char.isprintable() else "\u25a1" for char in words)
 
 

@@ -14,11 +14,8 @@ from tracekit.labels import labels
 from tracekit.report.section import FORMATS, WORDS, AtLeast, Cell, Instant, Missing, Table, Unit
 from tracekit.report.time_zero import TimeZero
 
-# What has no place in text: controls, lone surrogates, noncharacters, and marks that turn the direction of what
-# follows (https://trojansource.codes).
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
-)
+# What has no place in text, beside what `units.revealed` finds: controls, lone surrogates and noncharacters.
+_NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _VOID = frozenset({"br", "meta"})
 # Up to so many more rows than shown are not worth folding.
 _FEW_MORE = 3
@@ -41,7 +38,7 @@ def text(words: object) -> Markup:
         return words
     plain = str(words)
     if not (plain.isascii() and plain.isprintable()):  # which is quickly asked of the many that are
-        plain = _UNSEEN.sub("\ufffd", plain)
+        plain = _NO_TEXT.sub("\ufffd", units.revealed(plain))
     return Markup(html.escape(plain))
 
 

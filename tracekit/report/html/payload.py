@@ -6,6 +6,7 @@ A column is a script element that no browser runs: byte planes, zlib, base64.
 import base64
 import html
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from tracekit.report.html.memory_lanes import MemoryLanes, memory_lanes
 from tracekit.report.html.opening import opening
 from tracekit.report.model import Report, time_zero
 from tracekit.timeline.timeline import Timeline
-from tracekit.units import short
+from tracekit.units import revealed, short
 
 # What the page must hold beside the payload and matcher.js, in this order.
 SCRIPTS = (
@@ -57,6 +58,7 @@ SCRIPTS = (
 )
 STYLES = ("timeline.css",)
 
+_NO_ASCII = re.compile("[^\x00-\x7f]+")
 # Bytes of the payload past which it holds less; and how much of a name it then keeps.
 LIMIT = 14_000_000
 SHORT = 160
@@ -334,8 +336,12 @@ def _plane(values: NDArray[np.integer[Any]], plane: int, signed: bool) -> bytes:
 
 
 def json_text(value: object) -> str:
-    """`value` as JSON in ASCII that no HTML parser takes for markup; lone surrogates and U+2028 are escaped."""
+    """`value` as JSON in ASCII that no HTML parser takes for markup; lone surrogates and U+2028 are escaped, and what
+    cannot be seen has a sign (`units.revealed`)."""
     plain = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    if "\\u" in plain:
+        shown = revealed(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+        plain = _NO_ASCII.sub(lambda run: json.dumps(run[0])[1:-1], shown)
     return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
