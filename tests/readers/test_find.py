@@ -344,7 +344,9 @@ def test_a_newer_directory_of_what_is_no_trace_is_told(tmp_path):
     write_file(tmp_path / "settings" / "config.json", b"{}")
     (tmp_path / "iteration_11").mkdir()
     (tmp_path / "iteration_12").symlink_to("nowhere")
-    newest(write_file(tmp_path / "before" / "rank0.json", b"garbage").parent, 500)
+    before = write_file(tmp_path / "before" / "rank0.json", b"garbage")
+    newest(before, 500)
+    newest(before.parent, 500)
     assert find(tmp_path).newer == (
         "again0: rank0.json is text; iteration_10 was read instead",
         "again1: rank0.json is an HTML page, downloaded in place of the file; iteration_10 was read instead",
@@ -354,6 +356,33 @@ def test_a_newer_directory_of_what_is_no_trace_is_told(tmp_path):
         "iteration_11: it is empty; iteration_10 was read instead",
         "iteration_12: it is a link to a directory that does not exist; iteration_10 was read instead",
     )
+
+
+@pytest.mark.parametrize(
+    ("good", "other", "later_s", "is_told"),
+    [
+        ("monday", "tuesday", 0, True),
+        ("monday", "tuesday", -1.5, True),
+        ("tuned", "baseline", -60, False),
+        ("2026_11_28_09_00_00-ab1", "2026_11_28_10_00_00-0cd", -60, True),
+        ("2026_11_28_10_00_00-ab1", "2026_11_28_09_00_00-0cd", 1.5, False),
+        ("2026_11_28_10_00_00-ab1", "2026_11_28_09_00_00-0cd", 60, True),
+        ("2026_11_28_10_00_00-ab1", "2026_11_28_09_00_00-0cd", -60, False),
+        ("iteration_9", "iteration_10", -60, True),
+        ("iteration_10", "iteration_9", 0, False),
+    ],
+)
+@pytest.mark.parametrize("time_of", ["directory", "file"])
+@pytest.mark.parametrize("below", ["plugins/profile", ""])
+def test_a_run_stepped_over_is_told_where_it_may_be_the_newest(tmp_path, good, other, later_s, is_told, time_of, below):
+    (tmp_path / below / good).mkdir(parents=True)
+    os.utime(xspace(tmp_path / below / good / "machine.xplane.pb"), (1000, 1000))
+    empty = write_file(tmp_path / below / other / "machine.xplane.pb", b"")
+    for path, seconds in ((empty, 1000 + later_s), (empty.parent, 1000 + later_s)):
+        os.utime(path, (500, 500) if (path is empty) != (time_of == "file") else (seconds, seconds))
+    found = find(tmp_path)
+    assert found.runs == (good,)
+    assert [each.partition(":")[0] for each in found.newer] == [other] * is_told
 
 
 def test_of_twice_as_many_runs_twice_as_much_is_looked_at(tmp_path, monkeypatch):

@@ -44,6 +44,8 @@ _PACKED = re.compile(r"\.(?:gz|zst|xz|lzma|bz2|lz4|br|7z|zip|part|partial|crdown
 _TABLE = f"{nsys_jax.FOLDER}/trace.parquet"
 _OF_ARCHIVE = re.compile(r"(?:^|/)(?:thread-metadata\.parquet|device-metadata\.parquet|dump/module_\d+\.[^/]*)$")
 _DEEPEST = 4
+# What was written no further apart may have been in any order: FAT and zip archives keep times to 2 s.
+_TICK_S = 2.0
 LACKS = "which lacks HLO protos, asynchronous operations of TPUs, the memory of the host and details of devices"
 """What the JSON of JAX does not hold of its XSpace (chrome/jax_planes.py), as the end of a sentence."""
 # Names that only traces have, of types whose suffixes other files have too.
@@ -355,15 +357,16 @@ def _identity(directory: Path) -> tuple[int, int]:
 
 
 def _newer_without_trace(path: Path, chosen: _Run, others: Sequence[_Run]) -> Iterator[str]:
-    """The runs at or below `path` that are newer than the one `chosen`, or exports of Nsight Systems of any age as it
-    is, and hold no trace, and why; `others` hold one.
+    """The runs at or below `path` that may be newer than the one `chosen` (`_may_be_newer`), or exports of Nsight
+    Systems of any age as it is, and hold no trace, and why; `others` hold one. An older one, beside a newer one that is
+    read, is not told: nobody would have read it.
 
     Every directory beside the runs of profiles is one, another if it is called as the one that was chosen, or holds
     something that is called as its files are.
     """
     if chosen.directory == path:
         return
-    newest = _age(chosen)[0]
+    newest = _age(chosen)
     of_profiles = dict.fromkeys(entry for profile in _profiles(path) for entry in _listed(profile))
     callings = _callings(chosen)
     known = {_run_parts(path, file.parent) for run in (chosen, *others) for file, _ in run.files}
@@ -377,13 +380,30 @@ def _newer_without_trace(path: Path, chosen: _Run, others: Sequence[_Run]) -> It
     for entry in dict.fromkeys([*of_profiles, *beside]):
         is_gone = entry.is_symlink() and not entry.exists()
         parts = _run_parts(path, entry)
-        is_newer = entry.lstat().st_mtime > newest
-        if not (is_gone or entry.is_dir()) or not (is_newer or _are_exports(entry, chosen)) or parts in told:
+        if not (is_gone or entry.is_dir()) or parts in told:
+            continue
+        is_newer = _may_be_newer(entry, parts[-1] if parts else entry.name, newest)
+        if not (is_newer or _are_exports(entry, chosen)):
             continue
         if why := _why_no_run(entry, chosen, callings, is_of_profile=entry in of_profiles):
             told.add(parts)
             instead = f"; {chosen.name} was read instead" if is_newer else ""
             yield f"{parts[-1] if parts else entry.name}: {why}{instead}"
+
+
+def _may_be_newer(entry: Path, name: str, newest: tuple[float, str]) -> bool:
+    """Whether a directory, or a link to one that is gone, may be of a newer run, of that `name`, than the `newest`, of
+    which `_age` tells time and name.
+
+    It is where it, or what lies in it, was written later, or its name comes behind by the first number in which both
+    differ, as a date or a count of steps does: copies lose times (`cp -r`, `git clone`). What was written within a tick
+    is as old, unless its name comes before.
+    """
+    words = zip(*(re.split(r"(\d+)", each) for each in (name, newest[1])), strict=False)
+    its, other = next((pair for pair in words if pair[0] != pair[1]), ("", ""))
+    order = int(its) - int(other) if its.isdecimal() and other.isdecimal() else 0
+    since = newest[0] + (_TICK_S if order < 0 else -_TICK_S)
+    return order > 0 or any(each.lstat().st_mtime >= since for each in (entry, *_entries(entry)))
 
 
 def _is_of(parts: tuple[str, ...], runs: Collection[tuple[str, ...]]) -> bool:
