@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import tracekit
-from tracekit.errors import ANEW, CaptureError, TraceError, TracekitError, fault, missing_package, on_damage
+from tracekit.errors import CaptureError, TraceError, TracekitError, fault, missing_package, on_damage
 from tracekit.export import FORMATS, FRAMES, PERFETTO
 from tracekit.remote import base_name, child, parent, place
 from tracekit.version import __version__
@@ -160,10 +160,10 @@ def _heed_damage(strict: bool) -> None:
     """Tell of each trace that is damaged, or lacks ranks, when it is read, or with `strict` refuse it; `report` and
     `read` print what is missing themselves."""
 
-    def refuse(sentence: str) -> None:
-        raise TraceError(f"{sentence} {ANEW}")
+    def refuse(sentence: str, remedy: str) -> None:
+        raise TraceError(f"{sentence} {remedy}")
 
-    on_damage.set(refuse if strict else lambda sentence: _tell(f"tracekit: {sentence}"))
+    on_damage.set(refuse if strict else lambda sentence, remedy: _tell(f"tracekit: {sentence}"))
 
 
 def _environment(error: OSError) -> str:
@@ -190,7 +190,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    on_damage.set(lambda sentence: None)  # that of a command before, where this process had one
+    on_damage.set(lambda sentence, remedy: None)  # that of a command before, where this process had one
     if ctx.invoked_subcommand not in _OF_OTHERS:
         from tracekit import heap
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 
-on_damage: ContextVar[Callable[[str], object]] = ContextVar("on_damage", default=lambda sentence: None)
-"""Is called with a sentence on each trace that is damaged when it is read; what it raises ends that."""
-ANEW = "Copy its files again, or read without strict what is whole."
+on_damage: ContextVar[Callable[[str, str], object]] = ContextVar("on_damage", default=lambda sentence, remedy: None)
+"""Is called with a sentence on each trace that is damaged when it is read, and with what to do; what it raises ends
+that."""
 
 _PACKAGE = Path(__file__).parent
 
@@ -20,6 +20,10 @@ class TracekitError(Exception):
 
 class TraceError(TracekitError):
     """A trace that is missing, broken or not of a format that tracekit reads."""
+
+
+class NoStepsError(TraceError):
+    """A file that does not hold the steps that were asked for; it may be whole."""
 
 
 class CaptureError(TracekitError):

@@ -551,7 +551,7 @@ def test_a_run_that_lacks_a_rank_is_not_whole_and_strict_refuses_it(tmp_path):
         kernel |= {"args": {"device": 0, "stream": 7, "correlation": 5}}
         job = {"traceEvents": [kernel], "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 3}}
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(job | {"schemaVersion": 1}))
-    asked = on_damage.set(told.append)
+    asked = on_damage.set(lambda sentence, remedy: told.append(sentence))
     try:
         read(tmp_path)
     finally:

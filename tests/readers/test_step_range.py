@@ -1,5 +1,9 @@
 """Reading only some steps: the known work of a simulated job, and every row of a trace against the rules one by one."""
 
+import gzip
+import os
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,13 +16,14 @@ from tests.simulator.test_agreement import NS, number
 from tests.simulator.truth import Truth
 from tests.simulator.writers import FORMATS
 from tracekit.analysis.collectives import collectives
+from tracekit.analysis.completeness import completeness
 from tracekit.analysis.steps import steps
 from tracekit.columns import constant, frame
 from tracekit.errors import TraceError, TracekitError
 from tracekit.export.summarise import summarise
 from tracekit.readers import read, step_range
 from tracekit.report.build import analyse
-from tracekit.timeline.timeline import timeline_of
+from tracekit.timeline.timeline import Timeline, timeline_of
 from tracekit.timeline.unions import CELLS
 from tracekit.trace import EVENT_COLUMNS, FRAME_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, Trace
 
@@ -239,6 +244,59 @@ def test_a_file_without_the_steps_is_refused_with_those_that_it_has():
         read(path, steps=(7, 9))
     with pytest.raises(TraceError, match="numbers no steps, so step 1 cannot be told from others"):
         read(traces.path("torch-1.13-list.json.gz"), steps=(1, 1))
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job of two ranks, one of which numbers steps 1 to 3, the other one 3 to 5."""
+    for rank in (0, 1):
+        text = gzip.decompress(traces.path(f"generated/kineto/rank{rank}.pt.trace.json.gz").read_bytes()).decode()
+        renamed = re.sub(r"(?<=ProfilerStep#)\d", lambda number: str(int(number[0]) + 2), text)
+        (tmp_path / f"rank{rank}.json").write_text(renamed if rank else text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("steps", "lost", "why"),
+    [
+        ((1, 2), 1, "rank1.json has no steps 1 to 2: it numbers steps 3 to 5"),
+        (step_range.with_context((1, 2)), 1, "rank1.json has no steps 1 to 2: it numbers steps 3 to 5"),
+        ((3, 4), 1, "rank0.json lacks 4"),
+        ((2, 4), 2, "rank0.json lacks 4; rank1.json lacks 2"),
+    ],
+)
+def test_steps_that_some_files_lack_are_told_as_that_and_not_as_damage(job, steps, lost, why):
+    trace = read(job, steps=steps)
+    losses = trace.losses[trace.losses["what"] == "steps"]
+    assert losses[["lost", "total", "evidence"]].to_numpy().tolist() == [[lost, 2, why]]
+    does = "does" if lost == 1 else "do"
+    told = f"{lost} of 2 files of hosts or ranks {does} not hold all the steps asked for ({why})."
+    assert told in trace.notes
+    assert completeness(Timeline(trace)).rows == told
+    with pytest.raises(TraceError) as refused:
+        read(job, steps=steps, strict=True)
+    remedy = "Ask for steps that all of its files hold, or read without strict those that some hold."
+    assert str(refused.value) == f"{job} is not whole: {told} {remedy}"
+
+
+def test_steps_that_no_file_holds_are_a_note_where_others_are_there_and_else_refused(job):
+    trace = read(job, steps=(3, 3), strict=True)
+    assert not any("no file holds" in note for note in trace.notes)
+    assert "Of steps 0 to 9 no file holds 0, 6-9." in read(job, steps=(0, 9)).notes
+    with pytest.raises(TraceError, match=r"rank0\.json has no step 6: it numbers steps 1 to 3\."):
+        read(job, steps=step_range.with_context((6, 6)))
+
+
+def test_an_older_run_is_not_read_for_steps_that_the_newest_lacks(tmp_path):
+    for at, (run, source) in enumerate((("old", "rank0"), ("new", "rank1"))):
+        (tmp_path / run).mkdir()
+        text = gzip.decompress(traces.path(f"generated/kineto/{source}.pt.trace.json.gz").read_bytes()).decode()
+        file = tmp_path / run / "rank0.json"
+        file.write_text(text.replace("ProfilerStep#3", "ProfilerStep#4") if run == "new" else text)
+        os.utime(file, (1000 + at, 1000 + at))
+    assert read(tmp_path, steps=(2, 2)).runs[0] == "new"
+    with pytest.raises(TraceError, match="has no step 3: it numbers steps 1 to 4"):
+        read(tmp_path, steps=(3, 3))
 
 
 @pytest.mark.parametrize("text", ["", "x", "1-", "-1", "1-x", "1.5", "²"])

@@ -241,7 +241,7 @@ def _damaged_waiting(timeline: Timeline, losses: pd.DataFrame) -> str:
     """Why nothing is known of the waiting of collectives of which a part was not read, "" where nothing is missing."""
     if not (timeline.collectives.instance >= 0).any():
         return ""
-    lost = losses[losses["what"].isin([Loss.FILES.value, Loss.PLANES.value])]
+    lost = losses[losses["what"].isin([Loss.FILES.value, Loss.STEPS.value, Loss.PLANES.value])]
     lost = lost[[not _few_files(row) for row in records(lost)]]
     if not len(lost):
         return ""
@@ -251,7 +251,7 @@ def _damaged_waiting(timeline: Timeline, losses: pd.DataFrame) -> str:
 def _few_files(loss: Mapping[Any, Any]) -> bool:
     """Whether a loss is that of the files of few of many hosts or ranks, which says nothing of the others."""
     lost, total = loss["lost"], loss["total"]
-    return bool(loss["what"] == Loss.FILES and pd.notna(total) and lost < MANY_MISSING * total)
+    return bool(loss["what"] in (Loss.FILES, Loss.STEPS) and pd.notna(total) and lost < MANY_MISSING * total)
 
 
 def _damage(row: Any) -> str:

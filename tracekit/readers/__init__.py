@@ -22,7 +22,7 @@ import pandas as pd
 
 from tracekit import executors, remote
 from tracekit.columns import concat, constant, frame, records, rising
-from tracekit.errors import ANEW, TraceError, TracekitError, fault, on_damage
+from tracekit.errors import NoStepsError, TraceError, TracekitError, fault, on_damage
 from tracekit.files import path_of
 from tracekit.readers import (
     capture_facts,
@@ -44,7 +44,7 @@ from tracekit.readers.nsys import sqlite_export
 from tracekit.readers.step_range import Steps
 from tracekit.readers.summary import HostTrace
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, Trace
-from tracekit.units import quantity, spelt
+from tracekit.units import others, quantity, spelt
 from tracekit.vocabulary import rules
 from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters
 from tracekit.vocabulary.ranks import missing_machines, process_number
@@ -101,7 +101,7 @@ def read(
         try:
             trace = _run(tree, origin, how)
         except TraceError as error:
-            if run is not None or strict:
+            if run is not None or strict or isinstance(error, NoStepsError):
                 raise
             older = _older_run(tree, origin.runs, str(error), how)
             if older is None:
@@ -119,8 +119,8 @@ def read(
     )
     if damaged := _damaged(trace):
         if strict:
-            raise TraceError(f"{damaged} {ANEW}")
-        on_damage.get()(damaged)
+            raise TraceError(f"{damaged} {_remedy(trace)}")
+        on_damage.get()(damaged, _remedy(trace))
     return trace
 
 
@@ -128,7 +128,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
     files = len(origin.each) + len(origin.unreadable)
     origin = _read_once(origin, tree, how.executor)
-    hosts, unknown, damaged, lost = _read_files(origin, tree, how)
+    hosts, unknown, damaged, absent, lost = _read_files(origin, tree, how)
     hosts, without_events = _with_events(hosts)
     damaged += without_events
     hosts, notes, of_others = _of_one_profiler(hosts)
@@ -138,6 +138,9 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     lost = [*_lost_files([*origin.unreadable, *damaged], files), *lost]
     lost += [Lost(Loss.DETAILS, None, None, why) for why in origin.copied]
     lost += [Lost(Loss.RUNS, 1, None, why) for why in origin.newer]
+    without_steps, of_steps = _lacking_steps(hosts, how.steps) if how.steps else ([], [])
+    lost += _lost_files([*absent, *without_steps], files, Loss.STEPS)
+    unknown += of_steps
     size, unlike, of_sizes = _size_of_job(hosts)
     lost += of_sizes
     unknown += unlike
@@ -184,6 +187,19 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
         ),
         capture=capture,
     )
+
+
+def _lacking_steps(hosts: Sequence[HostTrace], steps: Steps) -> tuple[list[str], list[str]]:
+    """Which of the `hosts` lack steps asked for that others hold, and the note on those steps that none holds."""
+    its = [step_range.held(host.trace, steps) for host in hosts]
+    there = set().union(*its)
+    lacking = [
+        f"{find.label(Path(host.trace.source))} lacks {_few([str(step) for step in sorted(there - held)])}"
+        for host, held in zip(hosts, its, strict=True)
+        if there > held
+    ]
+    absent, listed = others(there, steps[1], steps[0])
+    return lacking, [f"Of {step_range.named(steps)} no file holds {listed}."] if absent else []
 
 
 def _few(names: Sequence[str]) -> str:
@@ -294,7 +310,7 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None, steps: St
         origin = _read_once(origin, tree, None)
         files = origin.each
         several = len(files) + len(origin.unreadable) - len(copies.twins(files))
-        hosts, notes, _, of_files = _read_files(origin, tree, how) if several == 1 else ([], [], [], [])
+        hosts, notes, _, _, of_files = _read_files(origin, tree, how) if several == 1 else ([], [], [], [], [])
         if len(hosts) != 1:
             raise TraceError(
                 f"{source} holds the files of {max(several, len(hosts))} hosts or ranks, and a summary is of one. Give "
@@ -304,8 +320,8 @@ def host_trace(source: str | os.PathLike[str], run: str | None = None, steps: St
         capture, lost = capture_facts.read(origin.capture, origin.each)
         trace = _named(_with_losses(host.trace, [*of_files, *lost]), tree)
         if damaged := _damaged(trace):
-            on_damage.get()(damaged)
-        of_steps = [step_range.note(how.steps)] if how.steps else []
+            on_damage.get()(damaged, _remedy(trace))
+        of_steps = [step_range.note(how.steps), *_lacking_steps([host], how.steps)[1]] if how.steps else []
         notes = [*of_steps, *host.notes, *map(tree.named, origin.notes), *notes]
         return replace(host, trace=trace, capture=capture or host.capture, notes=tuple(notes))
 
@@ -337,7 +353,7 @@ def _damaged(trace: Trace) -> str:
     ]
     more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
     if damaged:
-        return f"{trace.source} is damaged: {damaged[0]}{more}"
+        return f"{trace.source} {'is not whole' if _lacks_steps_alone(trace) else 'is damaged'}: {damaged[0]}{more}"
     absent = [row for row in records(trace.losses) if row["what"] == Loss.RANKS]
     if not absent:
         return ""
@@ -347,12 +363,24 @@ def _damaged(trace: Trace) -> str:
     return f"{trace.source} is not whole: {lacks}{loss['evidence']}."
 
 
-def _lost_files(damaged: Sequence[str], files: int) -> list[Lost]:
-    """The loss of whole files, each told by a sentence."""
+def _lacks_steps_alone(trace: Trace) -> bool:
+    """Whether nothing of a trace is damaged, and steps that were asked for are not there."""
+    return {*trace.losses["what"]} & {*DAMAGE} == {Loss.STEPS}
+
+
+def _remedy(trace: Trace) -> str:
+    """What to do about a trace that is damaged, or not whole."""
+    if _lacks_steps_alone(trace):
+        return "Ask for steps that all of its files hold, or read without strict those that some hold."
+    return "Copy its files again, or read without strict what is whole."
+
+
+def _lost_files(damaged: Sequence[str], files: int, what: Loss = Loss.FILES) -> list[Lost]:
+    """The loss of whole files, or of steps of them, each told by a sentence."""
     if not damaged:
         return []
     more = f"; and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
-    return [Lost(Loss.FILES, len(damaged), files, "; ".join(damaged[:_NAMED]) + more)]
+    return [Lost(what, len(damaged), files, "; ".join(damaged[:_NAMED]) + more)]
 
 
 def _result(reader: Callable[[Path], T], file: Path) -> T | TraceError:
@@ -406,9 +434,9 @@ def _fetches_there(origin: find.TraceFiles, tree: remote.Tree) -> bool:
 
 def _read_files(
     origin: find.TraceFiles, tree: remote.Tree, how: _How
-) -> tuple[list[HostTrace], list[str], list[str], list[Lost]]:
-    """What the files hold that a known profiler wrote, the note on others, why files cannot be read, and what copies
-    lack that were read in the place of such."""
+) -> tuple[list[HostTrace], list[str], list[str], list[str], list[Lost]]:
+    """What the files hold that a known profiler wrote, the note on others, why files cannot be read, which do not hold
+    the steps asked for, and what copies lack that were read in the place of such."""
     files = origin.each
     results = dict(zip(files, _results(origin, tree, how), strict=True))
     lost = _read_in_their_place(results, origin, tree, how)
@@ -424,9 +452,10 @@ def _read_files(
             f"{origin.files[0]} holds trace events, but not as {writers} writes them. Give the file that the profiler "
             "itself wrote."
         )
-    damaged = [str(error).replace(str(file), find.label(file)).rstrip(".") for file, error in errors.items()]
+    why = {file: str(error).replace(str(file), find.label(file)).rstrip(".") for file, error in errors.items()}
+    absent = [why.pop(file) for file, error in errors.items() if isinstance(error, NoStepsError)]
     notes += [f"Skipped {', '.join(unknown)}: not written by {writers}."] if unknown else []
-    return known, [*filter(None, notes)], damaged, lost
+    return known, [*filter(None, notes)], [*why.values()], absent, lost
 
 
 def _read_in_their_place(
@@ -527,7 +556,7 @@ def read_packed(where: str, name: str, file_type: str, steps: Steps | None) -> b
 
             result = _result(pack, path)
             if isinstance(result, TraceError):
-                return TraceError(reduce(lambda text, tree: tree.named(text), names, str(result)))
+                return type(result)(reduce(lambda text, tree: tree.named(text), names, str(result)))
             return result
     except TracekitError as error:
         return TraceError(str(error))

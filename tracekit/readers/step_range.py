@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.columns import by_label, distinct, texts
-from tracekit.errors import TraceError, TracekitError
+from tracekit.errors import NoStepsError, TracekitError
 from tracekit.intervals import Intervals
 from tracekit.readers.step_spans import THREAD, cut_to_next, inner
 from tracekit.trace import Trace
@@ -23,12 +23,18 @@ from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.step_names import series, step_name
 
 Steps = tuple[int, int]
-"""The first and the last step that are read."""
+"""The first and the last step that are asked for."""
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 # A host, a process of it and a thread of that, "" where the file does not tell; and with "" all processes and threads.
 _Thread = tuple[str, str, str]
+
+
+class _WithContext(tuple[int, int]):
+    """Steps that are read with one before and one behind."""
+
+    __slots__ = ()
 
 
 def parse(text: str) -> Steps:
@@ -49,13 +55,26 @@ def checked(steps: Steps) -> Steps:
 
 def note(steps: Steps) -> str:
     """What a trace tells of being read in part."""
-    return f"Only {named(steps)} of each file {'was' if steps[0] == steps[1] else 'were'} read."
+    first, last = _read(steps)
+    return f"Only {named((first, last))} of each file {'was' if first == last else 'were'} read."
 
 
 def with_context(steps: Steps) -> Steps:
     """The steps with one before and one behind: what is launched in one may run in the next, and where a step ended
     tells where the next began."""
-    return max(steps[0] - 1, 0), steps[1] + 1
+    return _WithContext(steps)
+
+
+def _read(steps: Steps) -> Steps:
+    """The first and the last step that are read."""
+    around = int(isinstance(steps, _WithContext))
+    return max(steps[0] - around, 0), steps[1] + around
+
+
+def held(trace: Trace, steps: Steps) -> set[int]:
+    """Which of the steps asked for a trace numbers."""
+    number = _numbers(trace.spans)
+    return {*number[(number >= steps[0]) & (number <= steps[1])].tolist()}
 
 
 def named(steps: Steps) -> str:
@@ -67,7 +86,7 @@ def only(trace: Trace, path: Path, steps: Steps) -> Trace:
     """What `trace`, of the file at `path`, holds of `steps`: the calls that began in them, the work that such calls
     launched, or that began in them where no call is known, what else ran then, and the spans that reach into them.
 
-    Raises TraceError where the file numbers no step, or none of these.
+    Raises NoStepsError where the file numbers no step, or none of those asked for.
     """
     spans, events, launches = trace.spans, trace.events, trace.launches
     is_numbered, chosen, windows = _chosen(spans, path, steps)
@@ -96,13 +115,14 @@ def _chosen(spans: pd.DataFrame, path: Path, steps: Steps) -> tuple[Mask, Mask, 
     marks, is_mark = _marks(spans[is_numbered], number[is_numbered])
     is_step = is_numbered.copy()
     is_step[is_numbered] = is_mark
-    chosen = is_step & (number >= steps[0]) & (number <= steps[1])
-    if chosen.any():
-        return is_numbered, chosen, _windows(marks, steps)
+    first, last = _read(steps)
+    if (is_step & (number >= steps[0]) & (number <= steps[1])).any():
+        chosen = is_step & (number >= first) & (number <= last)
+        return is_numbered, chosen, _windows(marks, (first, last))
     if is_step.any():
         least, most = number[is_step].min(), number[is_step].max()
-        raise TraceError(f"{path} has no {named(steps)}: it numbers steps {least} to {most}.")
-    raise TraceError(
+        raise NoStepsError(f"{path} has no {named(steps)}: it numbers steps {least} to {most}.")
+    raise NoStepsError(
         f"{path} numbers no steps, so {named(steps)} cannot be told from others: read all of it, or number them "
         "(docs/training.md)."
     )

@@ -20,6 +20,8 @@ class Loss(StrEnum):
     COLLECTIVES = "collectives"
     # Of which no file is there: what there is of the others is whole.
     RANKS = "ranks"
+    # Of those that were asked for, what files do not hold that may be whole.
+    STEPS = "steps"
     # What is damaged, and was not read.
     RUNS = "runs"
     FILES = "files"
@@ -38,11 +40,12 @@ MANY_MISSING = 0.05
 # A smaller share of events that were lost changes no figure by much; of so large a share no shares of time are left.
 WORTH_WITHHOLDING, TOO_MANY = 0.01, 0.05
 # What is lost of them is not known, but what waited for it has no cause without it.
-_PARTS = frozenset({Loss.FILES, Loss.PLANES, Loss.LINES, Loss.TABLES})
+_PARTS = frozenset({Loss.FILES, Loss.STEPS, Loss.PLANES, Loss.LINES, Loss.TABLES})
 _WORK = frozenset({Loss.OPERATIONS, Loss.LAUNCHED, Loss.REPLICAS, Loss.RECORDS, Loss.EVENTS, Loss.BYTES, Loss.KINDS})
-# What one and several of each part that can be damaged are called in a sentence.
+# What one and several of each part that can be damaged, or is not there, are called in a sentence.
 DAMAGE: Mapping[Loss, tuple[str, str]] = {
     Loss.RUNS: ("other run", "other runs"),
+    Loss.STEPS: ("file of a host or rank", "files of hosts or ranks"),
     Loss.FILES: ("file of a host or rank", "files of hosts or ranks"),
     Loss.PLANES: ("plane", "planes"),
     Loss.LINES: ("line of a plane", "lines of planes"),
@@ -102,4 +105,7 @@ def damage(what: Loss, lost: int | None, total: int | None, evidence: str | None
     if what is Loss.KINDS and lost is not None:
         of = "" if total is None else f" of {time(total)}"
         return f"The kind of {time(lost)}{of} of work is not known{why}."
-    return f"{count}{of} {DAMAGE[what][lost != 1 or total is not None]} could not be read{why}."
+    noun = DAMAGE[what][lost != 1 or total is not None]
+    if what is Loss.STEPS:
+        return f"{count}{of} {noun} {'does' if lost == 1 else 'do'} not hold all the steps asked for{why}."
+    return f"{count}{of} {noun} could not be read{why}."

@@ -20,6 +20,7 @@ _SHARES = (
     "So the report has no shares of time, no overlap, no speedup and no steps, nothing that rests on all of the work: "
     "only what was recorded, as the timeline shows it."
 )
+_ANEW = "Copy the file again, or record it again."
 _ALL_RANKS = "Give the files of all ranks or hosts, as one directory."
 
 
@@ -106,7 +107,8 @@ def _lost(loss: dict[str, Any]) -> str:
             total = int(loss["total"]) if pd.notna(loss["total"]) else None
             text = loss["evidence"] if pd.notna(loss["evidence"]) else None
             sentence = damage(Loss(what), int(loss["lost"]) if lost else None, total, text)
-            return f"{host}{sentence} Copy the file again, or record it again."
+            remedy = "Ask for steps that all files hold." if what == Loss.STEPS else _ANEW
+            return f"{host}{sentence} {remedy}"
         case Loss.COLLECTIVES:
             return (
                 f"{host}{of} collectives have no row of a device that takes part{evidence}: it was not recorded then. "
