@@ -136,6 +136,39 @@ def test_the_summary_counts_the_steps_that_are_not_left_out():
     ]
 
 
+@pytest.mark.parametrize(
+    ("late", "always", "told"),
+    [
+        ((0, 150, 0), 0, "step 0 took 150 ps longer as gpu:1 began it 150 ps behind the others"),
+        (
+            (0, 150, 148, 0), 0,
+            "step 0 took 150 ps longer as gpu:1 began it 150 ps behind the others, and 1 other device nearly",
+        ),
+        ((0, 150), 0, "step 0 took 150 ps longer as gpu:1 began it 150 ps behind the others"),
+        ((150, 150, 150), 0, None),
+        ((0, 40, 0), 0, None),
+        ((0, 150, 0), 30, "step 0 took 150 ps longer as gpu:1 began it 150 ps behind the others"),
+        ((0, 0, 0), 80, None),
+    ],
+)  # fmt: skip
+def test_a_device_whose_rank_starts_late_is_named_where_that_makes_a_step_warm_up(late, always, told):
+    """Step 0 is 150 longer; of it each device is `late`, and the second one is `always` late, as a pipeline's stage."""
+    rows, marks, begin = [], [], 0
+    for step in range(7):
+        end = begin + (350 if step == 0 else 200)
+        marks.append(("train", step, begin, end))
+        for device, behind in enumerate(late):
+            start = begin + 1 + (behind if step == 0 else 0) + (always if device == 1 else 0)
+            rows += [
+                (f"gpu:{device}", "compute", start, start + 10, begin),
+                (f"gpu:{device}", "compute", end - 9, end, end - 9),
+            ]
+        begin = end
+    result = steps(timeline(work(*rows), annotations(*marks)))
+    assert result.table["left_out"].fillna("").tolist()[:2] == ["warm-up", ""]
+    assert result.summary["note"].fillna("").tolist() == [told or ""]
+
+
 def test_a_last_step_of_two_that_has_no_work_was_cut():
     device_work = work(("gpu:0", "compute", 1, 9, 1), ("gpu:1", "compute", 1, 9, 1))
     marks = annotations(("train", 0, 0, 10), ("train", 1, 10, 11))

@@ -15,6 +15,7 @@ from tracekit.timeline.rows import CODE, Rows, clock_of_hosts
 from tracekit.timeline.step_boundaries import BOUNDARY_COLUMNS, StepBoundaries, runs_of
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import CELLS, DeviceUnions, Unions
+from tracekit.units import quantity, time
 from tracekit.vocabulary.host_calls import launches
 from tracekit.vocabulary.kinds import Kind
 
@@ -148,8 +149,12 @@ def steps(timeline: Timeline) -> Steps:
     is_counted = np.array([reason is None for reason in reasons])
     outlier = np.zeros(len(table), bool)
     for members in series(table):
+        warm = [place for place in members if reasons[place] == "warm-up"]
         members = members[is_counted[members]]
         outlier[members] = outliers(table["wall_ps"].to_numpy()[members])
+        if late := next(filter(None, (_late_begin(rows, boundaries, place, members) for place in warm)), ""):
+            of = str(table["clock"].iloc[members[0]]), str(table["name"].iloc[members[0]])
+            notes = {**notes, of: "; ".join(filter(None, (notes.get(of), late)))}
     measured = _by_device(rows, boundaries, number, _last_ends(rows, boundaries), timeline.unions)
     slow = _slow(table, measured, is_counted, outlier)
     idle_devices = measured.groupby("place")["did_nothing"].sum().reindex(range(len(table)), fill_value=0)
@@ -204,6 +209,31 @@ def _last_ends(rows: Rows, boundaries: StepBoundaries) -> NDArray[np.int64]:
     place = rows.device[heads][in_step], boundaries.step_of[heads][in_step]
     np.maximum.at(ends, place, np.maximum.reduceat(rows.end, heads)[in_step])
     return ends
+
+
+def _late_begin(rows: Rows, boundaries: StepBoundaries, place: int, counted: NDArray[np.int64]) -> str:
+    """Which device began a step so far behind the others, by more than in the steps `counted`, that this is half or
+    more of what the step took longer: its rank started late. "" where none did, or half of the devices."""
+    table, inside = boundaries.table, np.flatnonzero(boundaries.step_of >= 0)
+    cell = rows.device[inside] * len(table) + boundaries.step_of[inside]
+    cells, first = np.unique(cell, return_index=True)  # the rows of a device are in the order of their starts
+    begin = np.full((len(rows.devices), len(table)), np.nan)
+    begin.flat[cells] = (rows.start[inside] - table["start_ps"].to_numpy()[boundaries.step_of[inside]])[first]
+    begin = begin[:, [place, *counted]]
+    devices = np.flatnonzero(~np.isnan(begin).any(axis=1))
+    if len(devices) < 2:
+        return ""
+    behind = begin[devices] - np.quantile(begin[devices], 0.5, axis=0, method="lower")
+    late = behind[:, 0] - np.median(behind[:, 1:], axis=1)
+    longer = int(table["wall_ps"].iloc[place] - np.median(table["wall_ps"].to_numpy()[counted]))
+    those = np.flatnonzero(2 * late >= longer)
+    if not 0 < 2 * len(those) <= len(devices):
+        return ""
+    last = those[np.argmax(late[those])]
+    more = f", and {quantity(len(those) - 1, 'other device')} nearly" if len(those) > 1 else ""
+    step = "one" if pd.isna(table["step"].iloc[place]) else f"step {table['step'].iloc[place]}"
+    who = f"{rows.devices[devices[last]]} began it {time(int(late[last]))} behind the others{more}"
+    return f"{step} took {time(longer)} longer as {who}"
 
 
 def left_out(
