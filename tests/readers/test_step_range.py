@@ -22,6 +22,7 @@ from tracekit.columns import constant, frame
 from tracekit.errors import TraceError, TracekitError
 from tracekit.export.summarise import summarise
 from tracekit.readers import read, step_range
+from tracekit.readers.step_range import Steps
 from tracekit.report.build import analyse
 from tracekit.timeline.timeline import Timeline, timeline_of
 from tracekit.timeline.unions import CELLS
@@ -128,7 +129,7 @@ def test_every_row_and_call_is_judged_as_by_the_rules_one_by_one():
     beside = [not its and start < high and start + 9 > low for its, start in zip(known, starts, strict=True)]
     launched = {its for its, is_beside in zip(row_ids, beside, strict=True) if is_beside and its is not pd.NA}
     calls_kept = [its or call in launched for its, call in zip(in_steps, ids, strict=True)]
-    chosen = step_range.only(trace, "a.json", (2, 3))
+    chosen = step_range.only(trace, "a.json", Steps((2, 3)))
     assert chosen.launches["start_ps"].tolist() == begins[calls_kept].tolist()
     assert chosen.events["start_ps"].tolist() == starts[np.logical_or(known, beside)].tolist()
     assert 0 < sum(known) < len(chosen.events) < n
@@ -149,7 +150,7 @@ def test_all_from_the_first_to_the_last_of_the_chosen_steps_is_theirs():
             ("", "empty", None, 20, 20),
         ),
     )
-    kept = step_range.only(trace, "a.json", (1, 1)).spans["name"].astype("str").tolist()
+    kept = step_range.only(trace, "a.json", Steps((1, 1))).spans["name"].astype("str").tolist()
     assert kept == ["step 1", "eval", "step 1", "inside", "around all", "between", "empty"]
 
 
@@ -163,7 +164,7 @@ def test_a_report_of_few_steps_has_the_figures_that_the_whole_trace_gives_them(s
         for first, last in ((2, 2), (1, 2)):
             report = analyse(path, steps=(first, last))
             known = analyse(whole, steps=(first, last))
-            assert report.headline.startswith(f"Only {step_range.named((first, last))} ("), trace_format
+            assert report.headline.startswith(f"Only {step_range.named(Steps((first, last)))} ("), trace_format
             columns = ["device", "window_ps", *CELLS]
             pd.testing.assert_frame_equal(report.whole.partition[columns], known.whole.partition[columns])
         of_step = analyse(whole, step=2).whole.partition
@@ -194,7 +195,7 @@ def kept_calls(marks, calls, chosen):
     texts |= {"name": constant("launch", len(calls)), "thread": pd.Categorical([thread for thread, _ in calls])}
     begins = np.array([begin for _, begin in calls])
     launches = frame(LAUNCH_COLUMNS, {**texts, "start_ps": begins, "end_ps": begins + 1})
-    trace = step_range.only(Trace(frame(EVENT_COLUMNS), spans=marks, launches=launches), "a.json", chosen)
+    trace = step_range.only(Trace(frame(EVENT_COLUMNS), spans=marks, launches=launches), "a.json", Steps(chosen))
     return trace.launches["start_ps"].tolist(), trace.spans["name"].astype("str").tolist()
 
 

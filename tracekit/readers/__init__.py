@@ -75,7 +75,7 @@ def read(
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
     *,
-    steps: Steps | None = None,
+    steps: tuple[int, int] | None = None,
     strict: bool = False,
     executor: Executor | None = None,
 ) -> Trace:
@@ -299,7 +299,9 @@ def _named(trace: Trace, tree: remote.Tree) -> Trace:
     )
 
 
-def host_trace(source: str | os.PathLike[str], run: str | None = None, steps: Steps | None = None) -> HostTrace:
+def host_trace(
+    source: str | os.PathLike[str], run: str | None = None, steps: tuple[int, int] | None = None
+) -> HostTrace:
     """What the one file at `source` holds, as its reader gives it: what a summary is made of.
 
     `source`, `run` and `steps` are as `read` takes them. Raises what `read` raises, and TraceError where there are

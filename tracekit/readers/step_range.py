@@ -22,19 +22,26 @@ from tracekit.trace import Trace
 from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.step_names import series, step_name
 
-Steps = tuple[int, int]
-"""The first and the last step that are asked for."""
-
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 # A host, a process of it and a thread of that, "" where the file does not tell; and with "" all processes and threads.
 _Thread = tuple[str, str, str]
 
 
-class _WithContext(tuple[int, int]):
-    """Steps that are read with one before and one behind."""
+class Steps(tuple[int, int]):
+    """The first and the last step that are asked for; so many more are read `around` them, on each side."""
 
-    __slots__ = ()
+    around = 0
+
+    @property
+    def read(self) -> tuple[int, int]:
+        """The first and the last step that are read."""
+        first, last = self
+        return max(first - self.around, 0), last + self.around
+
+
+class _WithContext(Steps):
+    around = 1
 
 
 def parse(text: str) -> Steps:
@@ -45,30 +52,24 @@ def parse(text: str) -> Steps:
     return checked((int(first), int(last or first)))
 
 
-def checked(steps: Steps) -> Steps:
+def checked(steps: tuple[int, int]) -> Steps:
     """The steps, where there may be such; raises TracekitError otherwise."""
     first, last = steps
     if not 0 <= first <= last:
         raise TracekitError(f"Steps {first} to {last} are none: give the first and the last of them, from 0 on.")
-    return steps
+    return steps if isinstance(steps, Steps) else Steps((first, last))
 
 
 def note(steps: Steps) -> str:
     """What a trace tells of being read in part."""
-    first, last = _read(steps)
-    return f"Only {named((first, last))} of each file {'was' if first == last else 'were'} read."
+    first, last = steps.read
+    return f"Only {_named(first, last)} of each file {'was' if first == last else 'were'} read."
 
 
-def with_context(steps: Steps) -> Steps:
+def with_context(steps: tuple[int, int]) -> Steps:
     """The steps with one before and one behind: what is launched in one may run in the next, and where a step ended
     tells where the next began."""
-    return _WithContext(steps)
-
-
-def _read(steps: Steps) -> Steps:
-    """The first and the last step that are read."""
-    around = int(isinstance(steps, _WithContext))
-    return max(steps[0] - around, 0), steps[1] + around
+    return _WithContext(checked(steps))
 
 
 def held(trace: Trace, steps: Steps) -> set[int]:
@@ -78,8 +79,12 @@ def held(trace: Trace, steps: Steps) -> set[int]:
 
 
 def named(steps: Steps) -> str:
-    """`step 7`, or `steps 7 to 9`."""
-    return f"step {steps[0]}" if steps[0] == steps[1] else f"steps {steps[0]} to {steps[1]}"
+    """The steps asked for: `step 7`, or `steps 7 to 9`."""
+    return _named(*steps)
+
+
+def _named(first: int, last: int) -> str:
+    return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
 def only(trace: Trace, path: Path, steps: Steps) -> Trace:
@@ -115,7 +120,7 @@ def _chosen(spans: pd.DataFrame, path: Path, steps: Steps) -> tuple[Mask, Mask, 
     marks, is_mark = _marks(spans[is_numbered], number[is_numbered])
     is_step = is_numbered.copy()
     is_step[is_numbered] = is_mark
-    first, last = _read(steps)
+    first, last = steps.read
     if (is_step & (number >= steps[0]) & (number <= steps[1])).any():
         chosen = is_step & (number >= first) & (number <= last)
         return is_numbered, chosen, _windows(marks, (first, last))
@@ -153,7 +158,7 @@ def _marks(numbered: pd.DataFrame, number: NDArray[np.int64]) -> tuple[pd.DataFr
     return cut_to_next(spans[is_step]), is_step
 
 
-def _windows(marks: pd.DataFrame, steps: Steps) -> dict[_Thread, Intervals]:
+def _windows(marks: pd.DataFrame, steps: tuple[int, int]) -> dict[_Thread, Intervals]:
     """From the begin of the first to the end of the last of the `steps` that each thread marks, and each process and
     host in those of all of its threads; a thread that does not mark each of them has no window of its own.
 
