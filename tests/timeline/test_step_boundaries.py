@@ -522,6 +522,16 @@ class TestPrograms:
         steps = boundaries(self.executions([1, 2, 3], [17, 15, 16]))
         assert table(steps, *WINDOW, "rows") == [(0, 0, 12, 2), (1, 12, 22, 2), (2, 22, 32, 2)]
 
+    @pytest.mark.parametrize(("behind", "count"), [(0, 4), (20, 4), (21, 0), (500, 0)])
+    def test_with_ids_of_their_own_devices_that_run_one_after_the_other_have_no_steps_together(self, behind, count):
+        runs = [("cpu:0", "compute", at, at + 10) for at in (0, 10, 20, 30)]
+        runs += [("cpu:1", "compute", behind + at, behind + at + 10) for at in (0, 10, 20, 30)]
+        device_work = work(*runs, run_id=[*range(8)], hlo_module=["jit_f"] * 8)
+        assert len(boundaries(device_work).table) == count
+        # With ids that both have, they are executions of one program.
+        same = work(*runs, run_id=[*range(4)] * 2, hlo_module=["jit_f"] * 8)
+        assert len(boundaries(same).table) == 4
+
     @pytest.mark.parametrize(
         ("ids_0", "ids_1"),
         [([1, 2, 3, 4], [17, 15, 16]), ([1, 2], [1, 2])],

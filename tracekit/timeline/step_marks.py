@@ -247,8 +247,8 @@ def program_executions(rows: Rows, of_compiler: NDArray[np.bool_]) -> Marks | st
 
     A program recurs if it ran three times or more on each of its devices; and from its first start to its last end
     at least half of the device time must lie. One step is the executions with the same `run_id`, where all its
-    devices have the same ids, else the k-th on each device. What a compiler ran itself, to measure it (`of_compiler`
-    (n,)), is no execution. A sentence if no clock has such a program.
+    devices have the same ids, else the k-th on each device, if these ran beside each other. What a compiler ran itself,
+    to measure it (`of_compiler` (n,)), is no execution. A sentence if no clock has such a program.
     """
     run, has_run = rows.numbers("run_id")
     module = rows.codes("hlo_module")
@@ -303,7 +303,7 @@ def _recurring(executions: "RowGroups", on_clock: NDArray[np.int64]) -> NDArray[
             first = np.full(len(ids), np.iinfo(np.int64).max)
             np.minimum.at(first, number, start[members])
             number = _renumbered(np.argsort(first, kind="stable"))[number]
-        elif (often == often[0]).all():
+        elif (often == often[0]).all() and _is_beside(start[members], end[members], int(often[0])):
             number = np.arange(len(members)) % often[0]
         else:
             continue
@@ -311,6 +311,13 @@ def _recurring(executions: "RowGroups", on_clock: NDArray[np.int64]) -> NDArray[
         steps[members] = number
         return steps
     return np.empty(0, np.int64)
+
+
+def _is_beside(start: NDArray[np.int64], end: NDArray[np.int64], often: int) -> bool:
+    """Whether devices that ran a program so `often` each, one behind the other in these columns, did so beside each
+    other: none had ended its last before another began the middle one of its own."""
+    begins, ends = start.reshape(-1, often), end.reshape(-1, often)
+    return bool(begins[:, often // 2].max() <= ends[:, -1].min())
 
 
 @dataclass(frozen=True)
