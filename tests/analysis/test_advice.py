@@ -403,11 +403,14 @@ def test_copies_that_compute_hides_say_nothing_of_those_that_are_exposed():
 
 @pytest.mark.parametrize(("cause", "rule"), [(cause, rule) for cause, (rule, _) in advice.IDLE.items()])
 def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
-    window = partition(two_gpus(0))
+    # The second of two GPUs computes twice as long, in a window of 100.
+    window = partition(events(("gpu:0", "compute", 0, 50), ("gpu:1", "compute", 0, 100)))
     least = round(advice.IDLE[cause][1] * 200)
     by_device = pd.DataFrame({"device": ["gpu:0"], "cause": [cause], "gaps": [7], "idle_ps": [least]})
     idle = replace(NOTHING.idle, by_device=by_device)
-    assert advice.idle_causes(NO_TIMELINE, window, idle) == [Finding(rule, least, least / 200, {"gaps": 7})]
+    evidence = {"gaps": 7} | ({"busiest": ["gpu:1"], "ratio": 2.0} if rule == "uneven_work" else {})
+    assert advice.idle_causes(NO_TIMELINE, window, idle) == [Finding(rule, least, least / 200, evidence)]
+    assert len(advice.idle_causes(NO_TIMELINE, partition(two_gpus(0)), idle)) == (rule != "uneven_work")
     assert advice.idle_causes(NO_TIMELINE, window, replace(idle, by_device=by_device.assign(idle_ps=least - 1))) == []
     assert advice.idle_causes(NO_TIMELINE, window, replace(idle, by_device=by_device.assign(cause="unexplained"))) == []
 

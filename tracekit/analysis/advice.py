@@ -57,6 +57,7 @@ IDLE = {
     "compiling": ("compiling", 0.05),
     "launch latency": ("launch_latency", 0.05),
     "waiting for a copy": ("waits_for_copies", 0.05),
+    "waiting for a collective or another device": ("uneven_work", 0.05),
 }
 # Shares of the copies' exposed time.
 IN_COMPUTE_LANE = 0.5
@@ -453,7 +454,7 @@ def _through(rows: Rows, memory: str) -> NDArray[np.bool_]:
 
 def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: HostApi | None = None) -> list[Finding]:
     """Idle time of a cause that a user can act on; for late launches, with what the host did mostly instead, and if it
-    had waited, in which of its `calls` mostly."""
+    had waited, in which of its `calls` mostly; for devices that wait for others, if some compute longer, with these."""
     findings = []
     for cause, (rule, threshold) in IDLE.items():
         rows = idle.by_device[idle.by_device["cause"] == cause]
@@ -466,6 +467,10 @@ def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: 
                     evidence["each_launch"] = True  # what the host does then it does for each, be it ever so long
             if rule == "launch_latency":
                 evidence |= _launched_slowly(timeline, idle)
+            if rule == "uneven_work":
+                evidence |= _busiest(partition)
+                if "busiest" not in evidence:
+                    continue
             findings.append(Finding(rule, cost, share, evidence))
     return findings
 

@@ -32,6 +32,7 @@ FINDINGS = {
     "copies_in_compute_lane": {"ratio": 0.75},
     "pageable_copies": {"ratio": 0.5},
     **{rule: {"gaps": 12} for rule, _ in advice.IDLE.values()},
+    "uneven_work": {"gaps": 12, "busiest": ["gpu:3"], "ratio": 2.03},
     "busy_machine": {"cores": 2, "other_cores": 0.98, "stolen_cores": 0.0},
     "contention": {"phase": "both", "overlap_ratio": 0.98, "stretch": 1.9, "device": "cpu:1", "kind": "compute"},
     "took_turns": {"devices": 2, "ratio_min": 0.03},
@@ -84,6 +85,7 @@ CASES = [
         for category in ("send-recv", "all-reduce")
         for names in (["gpu:3"], ["gpu:3", "gpu:1", "gpu:2"])
     ),
+    ("uneven_work", {"gaps": 12, "busiest": ["gpu:3", "gpu:1", "gpu:2"], "ratio": 1.61}, ()),
     *(
         ("slower_steps", FINDINGS["slower_steps"] | {"part": part, "same_events": same}, ())
         for part in ("compute", "memory", "idle", "collective")

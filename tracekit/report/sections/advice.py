@@ -408,6 +408,9 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
     ),
     "launch_latency": _idle("Launch latency"),
     "waits_for_copies": _idle("Copies that had to end first"),
+    "uneven_work": lambda finding, devices: (
+        f"{_idle('Waiting for other devices')(finding, devices)}{_busiest(finding.evidence)}"
+    ),
     "busy_machine": lambda finding, devices: (
         f"{machine.taken(finding.evidence)} in {finding.evidence.get('phase', 'the capture')}, and left too few for "
         "the devices"
@@ -615,6 +618,9 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
     "compiling": lambda evidence, result: _in_words_of(_COMPILED if evidence.get("again") == [] else _COMPILE, result),
     "launch_latency": _start_faster,
     "waits_for_copies": lambda evidence, result: "start those copies earlier, while the device still computes",
+    "uneven_work": lambda evidence, result: (
+        f"give {'it' if len(evidence['busiest']) == 1 else 'each'} less of the work: even shards, batches or stages"
+    ),
     "busy_machine": lambda evidence, result: "stop them, or use cores that are free, and capture again",
     "contention": lambda evidence, result: (
         "give each fewer threads, or place them apart: they share cores, memory bandwidth or a link"
