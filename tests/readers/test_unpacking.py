@@ -61,10 +61,13 @@ def test_members_are_unpacked_one_after_the_other_wherever_they_end(monkeypatch,
     monkeypatch.setattr(unpacking, "_PACKED_BYTES", read_bytes)
     first, second = gzip.compress(b"one, "), gzip.compress(b"two" * 5000)
     assert unpacked(first + second) == (b"one, " + b"two" * 5000, False)
-    for rest in (second[:1], second[:2], b"\0" * 9, b"x" + second[1:], second + b"\0"):
+    for rest in (second[:1], second[:2], b"x" + second[1:], second + b"\0x", b"\0" * 9 + b"x"):
         content, is_cut = unpacked(first + rest)
         assert content.startswith(b"one, ")
         assert is_cut
+    # As gzip takes blocks of tapes and disks for nothing.
+    assert unpacked(first + b"\0" * 9) == (b"one, ", False)
+    assert unpacked(first + second + b"\0") == (b"one, " + b"two" * 5000, False)
     with pytest.raises(zlib.error):
         unpacked(first[:20] + b"\xff" * 99)
 

@@ -37,7 +37,8 @@ def gunzipped(file: BinaryIO, path: Path) -> Iterator[bytes]:
     """What the gzip members of `file` hold, in small parts, so that a stream that breaks off costs little.
 
     Raises TraceError, which names `path`, beyond the bound; zlib.error where the stream is damaged, and EOFError where
-    it ends early: also where what follows a member is none, as no profiler adds anything.
+    it ends early: also where what follows a member is none, as no profiler adds anything. Zeros behind it, as blocks of
+    tapes and disks leave, are nothing, as they are to gzip.
     """
     member, packed = zlib.decompressobj(31), b""
     packed_bytes = held_bytes = 0
@@ -49,6 +50,9 @@ def gunzipped(file: BinaryIO, path: Path) -> Iterator[bytes]:
         if not packed:
             break
         if member.eof:
+            packed = packed.lstrip(b"\0")
+            if not packed:
+                continue
             if not packed.startswith(GZIP):
                 raise EOFError
             member = zlib.decompressobj(31)

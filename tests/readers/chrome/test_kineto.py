@@ -1145,3 +1145,14 @@ def test_kernels_without_a_usable_time_are_counted(tmp_path, ts):
     assert trace.events["name"].tolist() == ["a", "c"]
     assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["events", 1, 3]]
     assert "1 kernels, copies or memsets without a valid time were skipped." in trace.notes
+
+
+def test_what_another_tool_adds_in_a_process_of_its_own_is_no_work_of_a_device(tmp_path):
+    own = [event("cpu_op", "aten::mm", 0, pid=9), kernel("a", 5, 20)]
+    added = [event("FEE", "f (/a/b.py:0)", 30 + at, pid=2432, tid=2432) for at in range(3)]
+    trace = trace_of(tmp_path, *own, *added)
+    assert set(trace.events["device"]) == {"gpu:0"}
+    assert trace.losses.empty
+    assert any("of category FEE" in note for note in trace.notes)
+    # Without work of GPUs, it is what the devices did.
+    assert set(trace_of(tmp_path, own[0], *added).events["device"]) == {"fee:2432"}

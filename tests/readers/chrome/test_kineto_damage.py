@@ -210,6 +210,9 @@ def test_any_one_value_that_is_damaged_costs_itself_and_is_told(tmp_path):
                 continue
             if len(trace.losses) or is_legal(path, value) or all_figures(trace) == expected:
                 continue
+            # Other tools add events of categories of their own: these are a note.
+            if value == "damaged" and path[-1] == "cat" and any("of category damaged" in note for note in trace.notes):
+                continue
             silent.append((path, value))
     assert not silent
     assert refused <= {("traceEvents",)}

@@ -131,11 +131,9 @@ def work(document: Document) -> tuple[Mask, list[Lost], list[str]]:
     # Where all work is that of GPUs, Kineto's own categories are all that there are.
     is_strange = other & ~is_unknown & ~(of_device & (waits | tells)) & ~_matches(category, _NO_WORK)
     is_strange &= bool(known.any()) and not (found & ~known).any()
-    strange, strange_host = (int((is_strange & where).sum()) for where in (on_gpu & is_known_there, ~on_device))
+    strange = int((is_strange & on_gpu & is_known_there).sum())
     if strange:
         lost.append(Lost(Loss.EVENTS, strange, strange + int(found.sum()), "events of GPUs of unknown categories"))
-    if strange_host:
-        lost.append(Lost(Loss.DETAILS, strange_host, None, "events of the host of unknown categories"))
     if of_gpus:
         lost.append(Lost(Loss.EVENTS, of_gpus, of_gpus + int(found.sum()), "events of GPUs without a category"))
     if of_host:
@@ -250,7 +248,8 @@ def device_processes(document: Document) -> dict[str, str]:
     """The device that a process is, by the process: `mtia:9` of one labelled `MTIA 9`.
 
     Of a label without a number (`MLU`) it is that of the process. A process without a label is a device if nothing of
-    the host is on it; its categories tell the type: `mtia` of `mtia_ccp_events`, `npu` of `Kernel_npu`.
+    the host is on it; its categories tell the type: `mtia` of `mtia_ccp_events`, `npu` of `Kernel_npu`. Beside work of
+    GPUs they have to say that it is work: other tools add processes of their own (VizTracer's `FEE`).
     """
     rows = np.flatnonzero(np.asarray((document.ph == "M") & (document.name == "process_labels")))
     rows = rows[distinct(document.pid.codes[rows])[1]]
@@ -263,9 +262,11 @@ def device_processes(document: Document) -> dict[str, str]:
     hosts = {pid for pid, category in pairs if category in _HOST_PROCESS}
     names = {pid: name for pid, label in labels.items() if pid not in hosts and (name := _labelled(label, pid))}
     hosts |= {pid for pid, category in pairs if category == "user_annotation"} | labels.keys()
+    beside_gpus = any(category in _KINDS for _, category in pairs)
     for pid, category in pairs:
         is_work = category and not _OF_HOST.fullmatch(category) and not _MAY_TELL.fullmatch(category)
-        if pid not in hosts and is_work and not kinds.only_tells(category):
+        says_work = kinds.says_work(category) or not _GENERAL.isdisjoint(category.split("_"))
+        if pid not in hosts and is_work and not kinds.only_tells(category) and (says_work or not beside_gpus):
             names.setdefault(pid, _name(_GPU if category in _KINDS else _type_in(category) or category, str(pid)))
     return names
 

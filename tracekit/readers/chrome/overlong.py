@@ -2,7 +2,8 @@
 
 Where the file is valid JSON all the same, the part begins and ends within texts, and is one of them. Of the values of
 arguments real texts may be as long: programs, stacks, sources, images in base64. So of those only what holds events
-itself is told as lost. But no name, category or key is as long, whether JSON keeps it or another one of its name.
+itself is told as lost. Nor is a name, which may be a prompt, unless it is a page of a server. But no category or key is
+as long, whether JSON keeps it or another one of its name.
 """
 
 import re
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from heapq import nlargest
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -30,6 +32,8 @@ _LONG_TEXT, _TIMES = 1 << 14, 16
 # A key among arguments that is so long: what stands in a text has backslashes before its quotes.
 _LONG_KEY = re.compile(rb'(?<!\\)"(?:[^"\\]|\\.){%d,}+"\s*+:' % LONG_BYTES, re.DOTALL)
 _NEAR_BYTES = FAR_BYTES // 2
+# What proxies and servers write in place of a part of a file.
+_PAGE = re.compile(r"<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 INSIDE, QUOTED = "inside of other values", "inside of a text"
 
 
@@ -55,6 +59,15 @@ def sizes(args: pa.Array, phases: pa.DictionaryArray) -> tuple[NDArray[np.int64]
     return np.append(np.sort(length[rows])[-_KEPT:], others).astype(np.int64), found, far
 
 
+def of_names(names: pd.Categorical) -> NDArray[np.int64]:
+    """How long the names of events are that are _NEAR_BYTES or more: annotations may hold a prompt, but no page."""
+    is_long = [len(text) >= _NEAR_BYTES and not _PAGE.search(text) for text in names.categories]
+    if not any(is_long):
+        return np.zeros(0, np.int64)
+    codes = names.codes[np.append(is_long, False)[names.codes]]
+    return np.array([len(names.categories[code]) for code in codes.tolist()], np.int64)
+
+
 def quoted(texts: Iterable[bytes]) -> int:
     """How many events stand in texts, with backslashes before their quotes; of a text that holds few, none."""
     counts = [text.count(_QUOTED) for text in texts if len(text) >= LONG_BYTES]
@@ -70,7 +83,7 @@ def lost(
     quoted_events: int,
 ) -> list[Lost]:
     """What is lost of a file of so many events in what is no event, or in values that hold some; `args`: how long the
-    longest of their arguments are, `far` how long all of _NEAR_BYTES or more."""
+    longest of their arguments are, `far` how long all of these and of their names of _NEAR_BYTES or more."""
     damaged = min(text.mended + text.stretches.runs, _KEPT - 1)
     longest = sum(_at(each, damaged) for each in (args.tolist(), map(len, names)))
     least = max(_OFTEN * text.stretches.mean(events), longest + LONG_BYTES)
@@ -83,7 +96,7 @@ def lost(
 
 def _beside_arguments(text: Text, events: int, far: NDArray[np.int64]) -> int:
     """How many bytes stand in names, keys and the like that are as long as many events, where not many are so: what the
-    distances of two events are more than `far`, the sizes of long arguments."""
+    distances of two events are more than `far`, the sizes of long arguments and names."""
     last = text.stretches.size - text.after - text.stretches.marked if text.stretches.marked >= 0 else 0
     gaps = np.sort(np.array([*text.stretches.gaps, last], np.int64))[::-1]
     own = np.zeros(len(gaps), np.int64)
