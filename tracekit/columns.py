@@ -37,7 +37,8 @@ _MOST_KEYS = 4
 _MOST_SHARED, _MOST_LETTERS = 2048, 200_000
 # So many texts of a column are Python's at once.
 _TEXTS_AT_ONCE = 1 << 14
-# So much, and so much a row, is worth giving back, which looks through all that is free.
+# So much, and so much a row, is worth giving back, which looks through all that is free: of six million events of 61
+# hosts the peak is 0.86 GB, and 1.31 without.
 _WORTH_A_ROW, _WORTH_BYTES = 16, 1 << 26
 
 

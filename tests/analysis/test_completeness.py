@@ -110,6 +110,22 @@ def test_hosts_whose_names_count_no_ranks_do_not_tell_which_rank_is_missing():
         assert (group["ranks"], group["devices"], group["absent"]) == (3, 2, absent)
 
 
+@pytest.mark.parametrize(("ranks", "absent", "said"), [
+    (range(300), "1, 3-299", "ranks 1, 3-299 are missing. How"),
+    (range(0, 300, 2), ", ".join(map(str, range(4, 300, 2))), "the trace holds 2. How"),
+])  # fmt: skip
+def test_many_missing_ranks_are_ranges_and_in_no_sentence_where_these_are_many(ranks, absent, said):
+    names = ",".join(map(str, ranks))
+    rows = [
+        each | {"host": f"rank{rank}", "device": f"rank{rank}/gpu:0", "ranks": names}
+        for rank in (0, 2)
+        for each in reduces(rank)
+    ]
+    found = look(rows)
+    assert found.groups["absent"].tolist() == [absent]
+    assert said in found.waiting
+
+
 def test_where_collectives_name_no_ranks_those_of_the_job_must_be_there():
     (group,) = look(reduces(0, 2, names=None), 6).groups.to_dict("records")
     assert (group["ranks"], group["devices"], group["absent"]) == (6, 2, "1, 3-5")

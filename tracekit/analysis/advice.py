@@ -352,7 +352,7 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
     is_most = most is not None and 3 * by_direction[most] >= 2 * sum(by_direction.values())
     direction = most if is_most else None
     rows = timeline.rows
-    exposed_ps = timeline.once("exposed of copies", lambda: _exposed_of_copies(timeline))
+    exposed_ps = _exposed_of_copies(timeline)
     copies = rows.kind == CODE[Kind.MEMCPY]
     if direction:
         copies &= rows.codes("direction") == rows.labels("direction").index(direction)
@@ -394,14 +394,18 @@ def _exposed_copies_ps(timeline: Timeline, partition: pd.DataFrame) -> list[int]
 def _exposed_of_copies(timeline: Timeline) -> NDArray[np.int64]:
     """For how long no other work than copies and memsets ran beside each row of the timeline that is a copy, in ps; 0
     of other rows, and of those whose device is not known."""
-    rows = timeline.rows
-    copies, exposed_ps = rows.kind == CODE[Kind.MEMCPY], np.zeros(len(rows), np.int64)
-    for name, device in timeline.unions.devices.items():
-        its = rows.of(rows.number(name))
-        at = np.flatnonzero(copies[its]) + its.start
-        times = iv.intervals(rows.start[at], rows.end[at])
-        exposed_ps[at] = times[:, 1] - times[:, 0] - iv.within(device.union_of(COMPUTE | COLLECTIVE), times)
-    return exposed_ps
+
+    def exposed() -> NDArray[np.int64]:
+        rows = timeline.rows
+        copies, exposed_ps = rows.kind == CODE[Kind.MEMCPY], np.zeros(len(rows), np.int64)
+        for name, device in timeline.unions.devices.items():
+            its = rows.of(rows.number(name))
+            at = np.flatnonzero(copies[its]) + its.start
+            times = iv.intervals(rows.start[at], rows.end[at])
+            exposed_ps[at] = times[:, 1] - times[:, 0] - iv.within(device.union_of(COMPUTE | COLLECTIVE), times)
+        return exposed_ps
+
+    return timeline.once("exposed of copies", exposed)  # three rules ask
 
 
 def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
@@ -420,7 +424,7 @@ def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Findi
     lanes = len(rows.labels("lane"))
     lane = rows.device * lanes + rows.codes("lane")
     in_lane = copies[np.isin(lane[copies], lane[rows.kind == CODE[Kind.COMPUTE]])]
-    exposed_ps = timeline.once("exposed of copies", lambda: _exposed_of_copies(timeline))
+    exposed_ps = _exposed_of_copies(timeline)
     ratio = _ratio(exposed_ps, in_lane, copies)
     if ratio < IN_COMPUTE_LANE:
         return None
@@ -437,8 +441,7 @@ def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | No
     if share < EXPOSED_COPIES:
         return None
     copies = rows.kind == CODE[Kind.MEMCPY]
-    exposed_ps = timeline.once("exposed of copies", lambda: _exposed_of_copies(timeline))
-    ratio = _ratio(exposed_ps, copies & _through(rows, "pageable"), copies)
+    ratio = _ratio(_exposed_of_copies(timeline), copies & _through(rows, "pageable"), copies)
     return Finding("pageable_copies", cost, share, {"ratio": ratio}) if ratio >= PAGEABLE else None
 
 

@@ -128,7 +128,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
     files = len(origin.each) + len(origin.unreadable)
     origin = _read_once(origin, tree, how.executor)
-    hosts, unknown, damaged, absent, lost = _read_files(origin, tree, how)
+    hosts, unknown, damaged, without_steps, lost = _read_files(origin, tree, how)
     hosts, without_events = _with_events(hosts)
     damaged += without_events
     hosts, notes, of_others = _of_one_profiler(hosts)
@@ -138,8 +138,8 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     lost = [*_lost_files([*origin.unreadable, *damaged], files), *lost]
     lost += [Lost(Loss.DETAILS, None, None, why) for why in origin.copied]
     lost += [Lost(Loss.RUNS, 1, None, why) for why in origin.newer]
-    without_steps, of_steps = _lacking_steps(hosts, how.steps) if how.steps else ([], [])
-    lost += _lost_files([*absent, *without_steps], files, Loss.STEPS)
+    with_few, of_steps = _lacking_steps(hosts, how.steps) if how.steps else ([], [])
+    lost += _lost_files([*without_steps, *with_few], files, Loss.STEPS)
     unknown += of_steps
     size, unlike, of_sizes = _size_of_job(hosts)
     lost += of_sizes

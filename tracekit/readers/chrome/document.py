@@ -242,7 +242,9 @@ def load(path: Path) -> Document:
     del starts, times
     if len(far) >= _MANY:  # of a million events 30 MB, on top of which a reader would stand
         heap.give_back()
-    sizes = np.concatenate([*(part.far for part in parts), overlong.of_names(texts["name"])])
+    sizes = np.concatenate(
+        [*(part.far for part in parts), overlong.of_names(texts["name"], max(map(len, names), default=0))]
+    )
     lost = overlong.lost(text, len(far), longest, sizes, names, quoted)
     return Document(
         head=text.head,

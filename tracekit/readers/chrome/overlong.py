@@ -59,11 +59,12 @@ def sizes(args: pa.Array, phases: pa.DictionaryArray) -> tuple[NDArray[np.int64]
     return np.append(np.sort(length[rows])[-_KEPT:], others).astype(np.int64), found, far
 
 
-def of_names(names: pd.Categorical) -> NDArray[np.int64]:
-    """How long the names of events are that are _NEAR_BYTES or more: annotations may hold a prompt, but no page."""
-    is_long = [len(text) >= _NEAR_BYTES and not _PAGE.search(text) for text in names.categories]
-    if not any(is_long):
+def of_names(names: pd.Categorical, longest: int) -> NDArray[np.int64]:
+    """How long the names of events are that are _NEAR_BYTES or more, of which the `longest` has so many bytes:
+    annotations may hold a prompt, but no page."""
+    if longest < _NEAR_BYTES:  # of many names, to look at each takes long
         return np.zeros(0, np.int64)
+    is_long = [len(text) >= _NEAR_BYTES and not _PAGE.search(text) for text in names.categories]
     codes = names.codes[np.append(is_long, False)[names.codes]]
     return np.array([len(names.categories[code]) for code in codes.tolist()], np.int64)
 
