@@ -404,6 +404,8 @@ def _boxed(column: pd.Series) -> list[Any]:
     values = column.tolist()
     if isinstance(column.dtype, np.dtype) and column.dtype != object:
         return values
+    if isinstance(column.dtype, pd.StringDtype | pd.CategoricalDtype):  # what of these is null, pandas makes NaN
+        return [None if isinstance(value, float) and np.isnan(value) else value for value in values]
     return [None if value is pd.NA else value.item() if isinstance(value, np.generic) else value for value in values]
 
 

@@ -19,7 +19,7 @@ from tracekit.timeline.instances import rank_groups
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.units import listed_numbers, others, percent, quantity
-from tracekit.vocabulary.losses import MANY_MISSING, TOO_MANY, WORTH_WITHHOLDING, Loss, damage, matters
+from tracekit.vocabulary.losses import MANY_MISSING, TOO_MANY, WORTH_WITHHOLDING, Loss, damage, matters, unanswered
 from tracekit.vocabulary.ranks import process_number
 
 # So many collectives, and such a part of those of its group, that a device did not record are no edge of its profile.
@@ -281,7 +281,6 @@ def _unknown_rows(losses: pd.DataFrame, events: int, least: float) -> str:
         if lost is None:
             return _damage(loss)
         total = lost + events if total is None else total
-        share = f"{lost:,} of {total:,}"
         match loss["what"]:
             case Loss.OPERATIONS:
                 return (
@@ -289,7 +288,7 @@ def _unknown_rows(losses: pd.DataFrame, events: int, least: float) -> str:
                     "that its numbers count."
                 )
             case Loss.LAUNCHED:
-                return f"{share} kernels and copies that the host launched have no row on a device."
+                return f"{unanswered(lost, total)}."
             case Loss.REPLICAS:
                 return f"At least {lost:,} replicas that the host ran, of {total:,} or more, have no kernels."
             case Loss.RECORDS:

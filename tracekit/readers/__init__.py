@@ -46,7 +46,7 @@ from tracekit.readers.summary import HostTrace
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, Trace
 from tracekit.units import others, quantity, spelt
 from tracekit.vocabulary import rules
-from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters
+from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters, unanswered
 from tracekit.vocabulary.ranks import missing_machines, process_number
 
 T = TypeVar("T")
@@ -356,6 +356,9 @@ def _damaged(trace: Trace) -> str:
     more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
     if damaged:
         return f"{trace.source} {'is not whole' if _lacks_steps_alone(trace) else 'is damaged'}: {damaged[0]}{more}"
+    for row in records(trace.losses[trace.losses["what"] == Loss.LAUNCHED].head(1)):
+        why = f" ({row['evidence']})" if row["evidence"] else ""
+        return f"{trace.source} is not whole: {unanswered(row['lost'], row['total'])}{why}."
     absent = [row for row in records(trace.losses) if row["what"] == Loss.RANKS]
     if not absent:
         return ""
@@ -374,6 +377,8 @@ def _remedy(trace: Trace) -> str:
     """What to do about a trace that is damaged, or not whole."""
     if _lacks_steps_alone(trace):
         return "Ask for steps that all of its files hold, or read without strict those that some hold."
+    if not {*trace.losses["what"]} & {*DAMAGE, Loss.RANKS}:
+        return "Record it again, or read without strict what there is."
     return "Copy its files again, or read without strict what is whole."
 
 

@@ -17,6 +17,7 @@ from tracekit.readers.formats import Recording
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.trace import Trace
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss, unanswered
 from tracekit.vocabulary.ranks import process_number
 
 SCHEMA = 1
@@ -152,7 +153,7 @@ def contents(source: Source) -> Contents:
         launches=len(trace.launches),
         carried=_carried(timeline),
         kinds_known_by={} if partial else _known_by(timeline),
-        missing=(*filter(None, [partial]), *_missing(trace)),
+        missing=(*([partial] if partial and len(trace.events) else []), *_missing(trace)),
         notes=notes,
     )
 
@@ -164,6 +165,9 @@ def no_device_work(trace: Trace) -> str | None:
         if (events["end_ps"] > events["start_ps"]).any():
             return None
         return "All device events have zero length: the trace says that they ran, but not for how long."
+    for loss in records(trace.losses[trace.losses["what"] == Loss.LAUNCHED].head(1)):
+        why = f": {loss['evidence']}" if loss["evidence"] else ""
+        return f"{unanswered(loss['lost'], loss['total'])}{why}."
     if not (len(trace.spans) or len(trace.launches) or len(trace.devices)):
         what = "The trace holds neither device work nor named host spans"
     elif len(trace.devices):

@@ -96,6 +96,12 @@ def matters(what: Loss, lost: int | None, total: int | None, events: int, least:
     return lost >= least * (lost + events if total is None else total)
 
 
+def unanswered(lost: int, total: int) -> str:
+    """That so many of the kernels and copies that a host launched have no row."""
+    what = f"of {total:,} kernels and copies that the host launched"
+    return f"None {what} has a row on a device" if lost == total else f"{lost:,} {what} have no row on a device"
+
+
 def damage(what: Loss, lost: int | None, total: int | None, evidence: str | None) -> str:
     """The sentence on a part of DAMAGE that could not be read: how many of how many, each None if it is not known; of
     kinds of work, ps of how many."""

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import tracekit
 from tests.readers.nsys.exports import Tables, rows, tid
 from tracekit.analysis.completeness import completeness
+from tracekit.errors import TraceError
 from tracekit.readers import nsys
 from tracekit.readers.nsys import sqlite_export
+from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import timeline_of
 
 
@@ -434,6 +437,40 @@ def test_no_shares_are_told_of_an_export_that_lost_all_its_kernels(read):
     tables.rows["CUPTI_ACTIVITY_KIND_KERNEL"] = []
     known = completeness(timeline_of(read(tables)))
     assert known.shares == "3 events could not be read (of CUPTI_ACTIVITY_KIND_KERNEL, which calls of CUDA started)."
+
+
+def without_work(tables: Tables) -> Tables:
+    for table in ("KERNEL", "MEMCPY", "MEMSET"):
+        del tables.rows[f"CUPTI_ACTIVITY_KIND_{table}"]
+    return tables
+
+
+@pytest.mark.parametrize("kernel", ["5.15.153.1-microsoft-standard-WSL2", "6.8.0-45-generic"])
+def test_an_export_of_calls_alone_is_not_damaged_but_was_recorded_without_the_gpu(read, tmp_path, kernel):
+    tables = without_work(one_of_each()).add("TARGET_INFO_SYSTEM_ENV", name="SoftwareReleaseVersion", value=kernel)
+    trace = read(tables)
+    known = completeness(timeline_of(trace))
+    where = "under WSL 2 Nsight Systems mostly records none: profile on Linux itself, or on Windows"
+    why = where if "WSL" in kernel else None
+    assert rows(trace.losses, "what", "lost", "total", "evidence") == [["launched work", 9, 9, why]]
+    assert not any("could not be read" in note or "No CUDA work" in note for note in trace.notes)
+    none = "None of 9 kernels and copies that the host launched has a row on a device"
+    assert known.shares == f"{none}."
+    assert no_device_work(trace) == (f"{none}: {why}." if why else f"{none}.")
+    with pytest.raises(TraceError, match=r"is not whole: None of 9 kernels.*Record it again"):
+        tracekit.read(tables.write(tmp_path / "calls.sqlite"), strict=True)
+
+
+@pytest.mark.parametrize("is_captured", [True, False])
+def test_calls_that_failed_or_were_captured_put_nothing_on_a_gpu(read, is_captured):
+    tables = without_work(one_of_each())
+    for call in tables.rows["CUPTI_ACTIVITY_KIND_RUNTIME"]:
+        call["returnValue"] = 0 if is_captured else 3
+    if is_captured:
+        tables.call("cudaStreamBeginCapture", 0, 1, 20).rows["CUPTI_ACTIVITY_KIND_RUNTIME"][-1]["returnValue"] = 0
+    trace = read(tables)
+    assert not len(trace.losses)
+    assert any(note.startswith("No CUDA work was recorded") for note in trace.notes)
 
 
 def test_a_table_without_rows_that_no_calls_prove_is_no_loss(read):

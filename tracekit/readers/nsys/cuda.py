@@ -19,6 +19,7 @@ from tracekit.intervals import sum_exactly
 from tracekit.readers import repeats
 from tracekit.readers.losses import Lost
 from tracekit.readers.nested import innermost
+from tracekit.readers.nsys import machine
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import (
     MISSING,
@@ -70,6 +71,7 @@ _STARTING = (
 _SORTS = (launches_graph, launches_a_kernel, copies_memory, sets_memory, launches)
 # Calls that fail, or copy no bytes, start nothing either.
 _FEWEST_CALLS = 3
+_HOW = "`nsys profile --trace=cuda,nvtx` records it, if the program uses CUDA."
 # Tables with times that are no work of a device: waits, events, the profiler's own work.
 _NO_WORK = ("SYNCHRONIZATION", "OVERHEAD", "CUDA_EVENT", "MEMORY", "MEMORY2", "MEMORY_POOL")
 
@@ -151,7 +153,7 @@ def work(export: Export) -> tuple[Work, list[str]]:
     graphs = [_once(export, table, _graphs(export, table)) for table in tables_of(export, *_GRAPHS)]
     if graphs and kernels:
         graphs = [_without_nodes(part, _concatenate([*kernels, *copies, *sets])) for part in graphs]
-    notes = _missing(bool(kernels or graphs), bool(copies or sets)) + _other(export)
+    notes = _other(export)
     if graph_rows := sum(len(part.start_ns) for part in graphs):
         notes.append(
             f"{graph_rows} rows are whole CUDA graphs: what ran inside them was not recorded, and they count as "
@@ -206,16 +208,25 @@ def _count_kindless(export: Export, rows: Work) -> None:
         export.lost.append(Lost(Loss.KINDS, sum_exactly(length[is_lost]), sum_exactly(length), evidence))
 
 
-def count_lost_tables(export: Export, work: Work, calls: Calls) -> None:
-    """Count tables of which other tables prove that they had rows, as lost.
+def count_unrecorded(export: Export, work: Work, calls: Calls) -> list[str]:
+    """Count what calls of CUDA put on a GPU of which there are no rows, as lost, and give the notes on what else an
+    export of little work lacks.
 
     `nsys export` makes no table without rows, or all tables (`--lazy=false`): an empty one alone proves nothing.
+    Without any work of a GPU none was recorded; where some is there, the table was lost.
     """
     which, names = pd.factorize(calls.name_id)
     texts = strings(export, names, never_empty=True)
     names_of_calls = [texts.get(name_id, "") for name_id in names.tolist()]
     number = np.bincount(which, minlength=len(names_of_calls)).tolist()
     is_captured = any(map(begins_capture, names_of_calls))
+    if not _has_rows(export, (*_KERNELS, *_COPIES, *_SETS, *_GRAPHS)):
+        sorts = (launches_graph,) if is_captured else (launches_graph, *(starts for starts, _, _ in _STARTING))
+        at = np.flatnonzero(np.array([any(sort(name) for sort in sorts) for name in names_of_calls], bool)[which])
+        if (every := int((~_failed(export, calls, at)).sum())) < _FEWEST_CALLS:
+            return [f"No CUDA work was recorded (there is no table of kernels, copies or memsets). {_HOW}"]
+        export.lost.append(Lost(Loss.LAUNCHED, every, every, machine.why_unrecorded(export)))
+        return []
     read = {work.labels[label].classification.kind for label in np.unique(work.label).tolist()}
     for starts, tables, its_kinds in () if is_captured else _STARTING:
         starting = sum(count for name, count in zip(names_of_calls, number, strict=True) if starts(name))
@@ -226,9 +237,12 @@ def count_lost_tables(export: Export, work: Work, calls: Calls) -> None:
             export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
         if is_gone or not read & its_kinds:  # how much work that is, calls tell, be the table gone or all damaged
             export.lost.append(Lost(Loss.EVENTS, starting, None, f"of {tables[0]}, which calls of CUDA started"))
-    if (started := int((work.correlation > 0).sum())) and not _has_rows(export, _CALLS):
-        evidence = f"no rows of {_CALLS[0]}, to which the correlation ids of {started:,} device rows belong"
+    if (with_call := int((work.correlation > 0).sum())) and not _has_rows(export, _CALLS):
+        evidence = f"no rows of {_CALLS[0]}, to which the correlation ids of {with_call:,} device rows belong"
         export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
+    if not tables_of(export, *_KERNELS, *_GRAPHS):
+        return [f"The export contains copies or memsets but no kernels (no table of kernels). {_HOW}"]
+    return []
 
 
 def unanswered(export: Export, work: Work, calls: Calls, has_row: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -236,7 +250,7 @@ def unanswered(export: Export, work: Work, calls: Calls, has_row: NDArray[np.boo
     `has_row`: which calls have one.
 
     Not what failed, what was recorded into a graph, what lies in or around a call that has a row, and no sort of call
-    of which none has one: `count_lost_tables` tells of these. None where as many rows do not tell their call, which may
+    of which none has one: `count_unrecorded` tells of these. None where as many rows do not tell their call, which may
     be theirs; and but for graphs, none where these are launched and nothing shows that their recording would be seen.
     """
     which, ids = pd.factorize(calls.name_id)
@@ -299,16 +313,6 @@ def _has_rows(export: Export, names: Sequence[str]) -> bool:
     """Whether any of these tables has rows, or is known to be damaged."""
     damaged = {*export.limits, *export.refused}
     return any(name in damaged for name in names) or any(has_rows(export, table) for table in tables_of(export, *names))
-
-
-def _missing(kernels: bool, copies: bool) -> list[str]:
-    """What an export lacks, and how to record it."""
-    how = "`nsys profile --trace=cuda,nvtx` records it, if the program uses CUDA."
-    if not kernels and not copies:
-        return [f"No CUDA work was recorded (there is no table of kernels, copies or memsets). {how}"]
-    if not kernels:
-        return [f"The export contains copies or memsets but no kernels (no table of kernels). {how}"]
-    return []
 
 
 def _other(export: Export) -> list[str]:

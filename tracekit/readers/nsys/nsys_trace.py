@@ -114,8 +114,9 @@ def _read(path: Path, is_damaged: bool) -> Trace:
         bounds = _bounds(export, work, ranges)
         work, ranges = _near(export, bounds, work), _near(export, bounds, ranges)
         host = machine.host(export)
-        work, all_calls, id_notes = _with_unique_ids(export, work, _near(export, bounds, cuda.calls(export)))
-        cuda.count_lost_tables(export, work, all_calls)
+        all_calls = _near(export, bounds, cuda.calls(export))
+        notes += cuda.count_unrecorded(export, work, all_calls)
+        work, all_calls, id_notes = _with_unique_ids(export, work, all_calls)
         correlation = all_calls.correlation
         has_row = pd.Index(correlation).isin(work.correlation) & (correlation != MISSING)
         calls = select(all_calls, has_row)

@@ -8,7 +8,7 @@ from tracekit.analysis.completeness import Completeness
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, Field, Section, Table, Unit, or_missing, plain, table_of
 from tracekit.units import percent, quantity
-from tracekit.vocabulary.losses import DAMAGE, Loss, damage
+from tracekit.vocabulary.losses import DAMAGE, Loss, damage, unanswered
 
 TITLE = "What is missing"
 _WAITING = "No figure is given for waiting, transfer and stragglers, and no what-if that rests on them."
@@ -76,6 +76,9 @@ def data(result: Completeness) -> dict[str, Any]:
     }
 
 
+_CUT = "the file is cut, or the profiler dropped them"
+
+
 def _lost(loss: dict[str, Any]) -> str:
     """One loss, and how to record the rest."""
     has_total = pd.notna(loss["lost"]) and pd.notna(loss["total"])
@@ -90,10 +93,8 @@ def _lost(loss: dict[str, Any]) -> str:
             share = percent(1 - loss["lost"] / loss["total"])
             return f"{host}the file is a sample: it holds {share} of the operations that its numbers count{evidence}."
         case Loss.LAUNCHED:
-            return (
-                f"{host}{of} kernels and copies that the host launched have no row on a device: the file is cut, or "
-                f"the profiler dropped them{evidence}."
-            )
+            why = "the profiler recorded none" if loss["lost"] == loss["total"] else _CUT
+            return f"{host}{unanswered(loss['lost'], loss['total'])}: {why}{evidence}."
         case Loss.REPLICAS:
             least = f"at least {lost} replicas of the program, of {loss['total']:,} or more, have no kernels"
             return (
