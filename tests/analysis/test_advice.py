@@ -235,14 +235,16 @@ def test_exposed_copies_name_the_direction_that_was_most_of_them():
     assert advice.exposed_copies(timeline_of(below), partition(below)) is None
 
 
-@pytest.mark.parametrize(("begin", "covered"), [(0, 1.0), (8, 0.8), (9, None)])
-def test_copies_that_outlast_the_compute_beside_them_are_told_so(begin, covered):
+@pytest.mark.parametrize(("begin", "hideable"), [(0, 0.0), (30, 0.5), (31, 31 / 60), (8, 8 / 60)])
+def test_copies_that_outlast_the_compute_that_could_hide_them_are_told_so(begin, hideable):
+    """Compute takes 40, and a copy from `begin` to 100; what runs before it could hide as much of the 60 exposed."""
     rows_ = events(("gpu:0", "compute", 0, 40), ("gpu:0", "memcpy", begin, 100, "in", "H2D"))
-    assert advice.exposed_copies(timeline_of(rows_), partition(rows_)).evidence.get("covered") == covered
+    evidence = advice.exposed_copies(timeline_of(rows_), partition(rows_)).evidence
+    assert evidence.get("hideable") == (hideable if hideable < 0.5 else None)
 
 
-@pytest.mark.parametrize(("direction", "covered"), [("H2D", 0.9), ("D2H", None)])
-def test_copies_of_another_direction_beside_the_compute_are_not_those_that_are_exposed(direction, covered):
+@pytest.mark.parametrize(("direction", "hideable"), [("H2D", 0.4), ("D2H", None)])
+def test_copies_of_another_direction_beside_the_compute_leave_it_to_hide_those_that_are_exposed(direction, hideable):
     """Of 100, compute takes 80, beside 72 of which copies of a direction run; the 20 of H2D before it run alone."""
     table = events(
         ("gpu:0", "memcpy", 0, 20, "a", "H2D"),
@@ -250,7 +252,7 @@ def test_copies_of_another_direction_beside_the_compute_are_not_those_that_are_e
         ("gpu:0", "memcpy", 28, 100, "b", direction),
     )
     evidence = advice.exposed_copies(timeline_of(table), partition(table)).evidence
-    assert (evidence["direction"], evidence.get("covered")) == ("H2D", covered)
+    assert (evidence["direction"], evidence.get("hideable")) == ("H2D", hideable)
 
 
 def test_memsets_are_no_exposed_copies():
@@ -314,9 +316,22 @@ def test_copies_on_the_last_stream_of_the_last_device_are_looked_at():
         ("gpu:0", "compute", 0, 80), ("gpu:1", "memcpy", 0, 30, "a", "H2D"), ("gpu:1", "memcpy", 30, 90, "a", "H2D")
     ).assign(lane=pd.Categorical(["s1", "s2", "s3"]))
     assert advice.copies_in_compute_lane(timeline_of(table), partition(table)) is None
-    table = concat(EVENT_COLUMNS, [table, events(("gpu:1", "compute", 90, 95)).assign(lane=pd.Categorical(["s3"]))])
+    table = concat(EVENT_COLUMNS, [table, events(("gpu:1", "compute", 90, 130)).assign(lane=pd.Categorical(["s3"]))])
     finding = advice.copies_in_compute_lane(timeline_of(table), partition(table))
-    assert (finding.evidence["ratio"] if finding else None) == 60 / 90
+    # The compute of another device hides nothing here.
+    assert (finding.evidence["ratio"], finding.cost_ps) == (60 / 90, 40)
+
+
+def test_copies_beside_the_kernels_of_other_streams_have_compute_to_hide_behind():
+    """Two streams copy, compute and copy in turns: those of one may hide behind the compute of the other."""
+    rows_ = [
+        ("gpu:0", kind, at + begin, at + end, kind, "H2D" if kind == "memcpy" else None)
+        for at in (0, 50)
+        for kind, begin, end in (("memcpy", 0, 10), ("compute", 10, 50))
+    ]
+    for lanes, told in ((["s1"] * 4, True), (["s1", "s1", "s2", "s2"], False)):
+        table = events(*rows_).assign(lane=pd.Categorical(lanes))
+        assert bool(advice.copies_in_compute_lane(timeline_of(table), partition(table))) == told
 
 
 def test_copies_within_a_device_stand_on_the_streams_of_kernels_by_right():

@@ -42,8 +42,8 @@ from tracekit.vocabulary.kinds import Kind
 # Shares of the devices' windows from which on a finding is told.
 EXPOSED_COLLECTIVES = 0.10
 EXPOSED_COPIES = 0.05
-# Copies that run beside so much of the compute lack compute to hide behind, not an earlier start.
-COVERED = 0.8
+# Copies of which less could hide behind the compute that no copy runs beside lack compute, not an earlier start.
+HIDEABLE = 0.5
 LATE_PEER = 0.05
 WAITING = 0.05
 # Devices that compute so many times as long as the others hold them up where they meet.
@@ -333,10 +333,10 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
     memsets are none.
 
     Of the copies of that direction, or of all, `host_memory` is the memory of the host that most of their exposed time
-    goes through, where that is known, `covered` the share of the compute beside which they ran, where that is COVERED
-    or more: then more compute is what they lack to hide behind, `in_program` the share of their exposed time in which
-    they were operations of a compiled program, and `in_loop` that of those which the host launched in a loop of it,
-    where any were.
+    goes through, where that is known, `hideable` the share of them that the compute without such copies beside it could
+    hide at most, where that is below HIDEABLE, `in_program` the share of their exposed time in which they were
+    operations of a compiled program, and `in_loop` that of those which the host launched in a loop of it, where any
+    were.
     """
     cost, share = _cost(_exposed_copies_ps(timeline, partition), partition)
     if share < EXPOSED_COPIES:
@@ -364,19 +364,24 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
         evidence["in_program"] = in_program
     if in_loop := _ratio(exposed_ps, copies & np.append(in_loops(timeline), False)[timeline.launch], copies):
         evidence["in_loop"] = in_loop
-    if (covered := _covered(timeline, direction)) >= COVERED:
-        evidence["covered"] = covered
+    hideable_ps, exposed_of_way_ps = _hideable(timeline, direction)
+    if exposed_of_way_ps and hideable_ps / exposed_of_way_ps < HIDEABLE:
+        evidence["hideable"] = hideable_ps / exposed_of_way_ps
     return Finding("exposed_copies", cost, share, evidence)
 
 
-def _covered(timeline: Timeline, direction: str | None) -> float:
-    """The share of the compute beside which copies of a direction ran, or any copies without one; 0 without compute."""
-    compute_ps = beside_ps = 0
+def _hideable(timeline: Timeline, direction: str | None = None) -> tuple[int, int]:
+    """For how long the compute of each device without copies of a direction beside it, or any copies without one, could
+    hide those that are exposed there; and for how long they are."""
+    hideable_ps = all_exposed_ps = 0
     for device in timeline.unions.devices.values():
         copies = device.directions.get(direction, iv.EMPTY) if direction else device.copies
-        compute_ps += iv.total(device.compute)
-        beside_ps += iv.sum_exactly(iv.within(copies, device.compute))
-    return beside_ps / compute_ps if compute_ps else 0.0
+        beside = device.union_of(COMPUTE | COLLECTIVE)
+        exposed_ps = iv.total(copies) - iv.sum_exactly(iv.within(beside, copies))
+        free_ps = iv.total(device.compute) - iv.sum_exactly(iv.within(copies, device.compute))
+        hideable_ps += min(exposed_ps, free_ps)
+        all_exposed_ps += exposed_ps
+    return hideable_ps, all_exposed_ps
 
 
 def _exposed_copies_ps(timeline: Timeline, partition: pd.DataFrame) -> list[int]:
@@ -409,21 +414,21 @@ def _exposed_of_copies(timeline: Timeline) -> NDArray[np.int64]:
 
 
 def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
-    """Exposed GPU copies that stand, for most of their exposed time, on streams that also run kernels.
+    """Exposed GPU copies that stand, for most of their exposed time, on streams that run most of the compute.
 
-    Copies within a device are none of these: they are steps of the computation, and stand in its order. `in_program`
-    is as in `exposed_copies`.
+    It costs what the compute that no copy runs beside could hide of them. Copies within a device are none of these:
+    they are steps of the computation, and stand in its order. Where several streams compute, those of one may hide
+    behind the compute of another. `in_program` is as in `exposed_copies`.
     """
     rows = timeline.rows
-    cost, share = _cost(_exposed_copies_ps(timeline, partition), partition)
+    cost, share = _cost([_hideable(timeline)[0]], partition)
     gpu = np.array([type_of(device) == "gpu" for device in rows.devices], bool)
     if share < EXPOSED_COPIES or not gpu.any():
         return None
     within = rows.codes("direction") == rows.labels("direction").index("D2D")
     copies = np.flatnonzero((rows.kind == CODE[Kind.MEMCPY]) & ~within & gpu[rows.device])
-    lanes = len(rows.labels("lane"))
-    lane = rows.device * lanes + rows.codes("lane")
-    in_lane = copies[np.isin(lane[copies], lane[rows.kind == CODE[Kind.COMPUTE]])]
+    lane = rows.device * (len(rows.labels("lane")) + 1) + rows.codes("lane") + 1
+    in_lane = copies[_computes_most(rows, lane)[lane[copies]]]
     exposed_ps = _exposed_of_copies(timeline)
     ratio = _ratio(exposed_ps, in_lane, copies)
     if ratio < IN_COMPUTE_LANE:
@@ -431,6 +436,18 @@ def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Findi
     in_program = _ratio(exposed_ps, in_lane[rows.codes("hlo_op")[in_lane] >= 0], in_lane)
     evidence = {"ratio": ratio} | ({"in_program": in_program} if in_program else {})
     return Finding("copies_in_compute_lane", cost, share, evidence)
+
+
+def _computes_most(rows: Rows, lane: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which lanes have more than half of the compute of their device, summed over rows; `lane` (n,) numbers them."""
+    compute = np.flatnonzero(rows.kind == CODE[Kind.COMPUTE])
+    length = (rows.end - rows.start)[compute].astype(np.float64)
+    of_lane = np.bincount(lane[compute], length, lane.max(initial=-1) + 1)
+    of_device = np.bincount(rows.device[compute], length, len(rows.devices))
+    device_of = np.zeros(len(of_lane), np.int64)
+    device_of[lane[compute]] = rows.device[compute]
+    most: NDArray[np.bool_] = 2 * of_lane > of_device[device_of]
+    return most & (of_lane > 0)
 
 
 def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:

@@ -488,17 +488,16 @@ def _directions(evidence: Mapping[str, Any]) -> str:
 def _hide_copies(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     direction = evidence["direction"]
     both_ways = not direction and {"H2D", "D2H"} <= {*_much_copied(evidence)}
-    if evidence.get("covered") and direction in ("H2D", "D2H"):
-        return (
-            f"copy less: they ran beside {percent(evidence['covered'])} of the compute already, and take longer than "
-            "it (a smaller type, only what changed; else more compute for each byte, or a faster link)"
-        )
+    if "hideable" in evidence and direction in ("H2D", "D2H"):
+        return _copy_less(evidence)
     if result.xla and evidence.get("in_program", 0) > 0.5 and (both_ways or direction in ("H2D", "D2H")):
         how = ' (fewer arrays of memory_kind="pinned_host", fewer names in the checkpoint policy)'
         return (
             "the program itself offloads to the host: keep more of it on the device"
             f"{how if result.program.framework == Framework.JAX else ''}, or give it more to compute meanwhile"
         )
+    if both_ways and "hideable" in evidence:
+        return _copy_less(evidence)
     if both_ways:
         return "keep on the device what goes to the host and comes back (offloading), or start both copies earlier"
     if direction == "D2D" and result.xla and result.backend == "tpu":
@@ -520,6 +519,14 @@ def _hide_copies(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     if result.backend == "cpu":  # its copies take the cores and the memory that would compute meanwhile
         return "avoid these copies: work in place, or on views"
     return "start copies earlier than their results are needed"
+
+
+def _copy_less(evidence: Mapping[str, Any]) -> str:
+    """What helps where there is too little compute for copies to hide behind."""
+    return (
+        f"copy less: there is compute to hide at most {percent(evidence['hideable'])} of that (keep data on the "
+        "device, a smaller type, only what changed; else more compute for each byte, or a faster link)"
+    )
 
 
 def _separate(evidence: Mapping[str, Any], result: advice.Advice) -> str:
