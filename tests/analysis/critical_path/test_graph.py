@@ -1,16 +1,17 @@
 """What is proven to wait for what, on traces small enough to see it."""
 
 from dataclasses import replace
+from itertools import combinations, pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.graph_traces import graph_of, trace
 from tracekit.analysis.critical_path.critical_path import critical_path
-from tracekit.analysis.critical_path.dependencies import find_predecessors
+from tracekit.analysis.critical_path.dependencies import find_predecessors, queue_order, turn_edges
 from tracekit.analysis.critical_path.graph import Dependency, Graph, drop_contradicted, graph
 from tracekit.analysis.steps import steps
 from tracekit.columns import concat
@@ -609,3 +610,92 @@ def test_rows_wait_for_the_same_rows_whatever_calls_of_another_thread_stand_befo
     moved = [tuple(node + more for node in nodes) for nodes in waits_for(few)[3:]]
     assert waits_for(many)[3 + more :] == moved
     assert edge_counts(many)[Dependency.ASYNC_DONE] == (1, 0)
+
+
+def works(*rows_: tuple, device="gpu:0") -> Trace:
+    """Works of a device (lane, kind, start, end, direction, called), in us, each with a call of its own."""
+    events = [
+        (device, lane, kind, start * US, end * US, {"direction": way, "correlation_id": number})
+        for number, (lane, kind, start, end, way, _) in enumerate(rows_)
+    ]
+    calls = [(f"t{n}", called * US, called * US + 1, n) for n, (*_, called) in enumerate(rows_)]
+    return trace(events, calls)
+
+
+def turns(any_trace: Trace) -> set[tuple[int, int]]:
+    """The rows that had to wait for their turn, each behind what it waited for."""
+    timeline = timeline_of(any_trace)
+    edges = turn_edges(timeline.rows, timeline.launch, any_trace.launches, queue_order(timeline.rows))
+    return set(zip(*(timeline.rows.at[rows_].tolist() for rows_ in edges), strict=True))
+
+
+def h2d(lane: str, start: int, end: int, called: int = 0) -> tuple:
+    return lane, "memcpy", start, end, "H2D", called
+
+
+def test_copies_of_one_direction_take_turns_on_the_engine_of_the_device():
+    computes = ("d", "compute", 50, 350, None, 0)
+    in_turns = h2d("a", 0, 100), h2d("b", 102, 200), h2d("c", 203, 300), h2d("a", 302, 400)
+    dag = graph_of(works(*in_turns, computes))
+    assert turns(works(*in_turns, computes)) == {(0, 1), (1, 2), (2, 3)}
+    assert edge_counts(dag)["turn"] == (3, 0)
+    assert turns(works(*in_turns, computes, device="tpu:0")) == set()
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        h2d("a", 290, 400),  # two at once: there is more than one engine
+        h2d("d", 311, 400),  # a third that was ready, and began later
+        h2d("d", 302, 400, called=301),  # called later
+    ],
+)
+def test_copies_that_were_not_held_up_by_another_one_take_no_turns(last):
+    # Of the first two only one was ready before, which may be chance.
+    rows_ = h2d("a", 0, 100), h2d("b", 102, 300), last
+    assert turns(works(*rows_, ("e", "compute", 50, 350, None, 0))) == set()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.sampled_from(["H2D", "H2D", "H2D", "D2H", "compute"]),
+            st.sampled_from([0, 1, 2, 3, 5, 8, 10, 11, 30, -1, -2]),
+            st.integers(3, 40),
+            st.integers(0, 120),
+        ),
+        min_size=3,
+        max_size=12,
+    ),
+    st.sampled_from(["gpu:0", "gpu:0", "gpu:0", "tpu:0"]),
+)
+@settings(max_examples=300, deadline=None)
+def test_turns_are_those_of_the_rule_for_each_pair_of_rows(drawn, device):
+    rows_, at = [], 0
+    for lane, what, gap, length, ahead in drawn:
+        start = max(at + gap, 0)
+        way = None if what == "compute" else what
+        rows_.append((lane, "memcpy" if way else "compute", start, start + length, way, start - ahead))
+        at = start + length
+    expected = set()
+    numbers = sorted(range(len(rows_)), key=lambda n: (rows_[n][2], rows_[n][3]))
+    assume(len({rows_[n][2:4] for n in numbers}) == len(numbers))
+    for group in ((None, "H2D", "D2H"), ("H2D",), ("D2H",)):
+        its = [n for n in numbers if rows_[n][4] in group]
+        if any(min(rows_[a][3], rows_[b][3]) - rows_[b][2] > 1 for a, b in combinations(its, 2)):
+            continue
+        ready, prompt = 0, set()
+        for a, b in pairwise(its):
+            # What its stream ran before it, by the end: nothing of another that overlaps it.
+            before = [
+                rows_[n][3] for n in numbers if rows_[n][0] == rows_[b][0] and rows_[n][3] <= rows_[b][2] and n != b
+            ]
+            if rows_[a][0] != rows_[b][0] and max([rows_[b][5], *before]) < rows_[a][3]:
+                ready += 1
+                prompt |= {(a, b)} if rows_[b][2] - rows_[a][3] <= 10 else set()
+        if device == "gpu:0" and len(prompt) >= max(2, 0.8 * ready):
+            expected |= prompt
+    lanes = [sorted(rows_[n][2:4] for n in numbers if rows_[n][0] == lane) for lane in "abc"]
+    assume(all(end <= start for its in lanes for (_, end), (start, _) in pairwise(its)))  # streams run in order
+    assert (turns(works(*rows_, device=device)) if rows_ else set()) == expected

@@ -15,6 +15,7 @@ from tracekit.analysis.critical_path.dependencies import (
     operand_edges,
     queue_order,
     resume_edges,
+    turn_edges,
 )
 from tracekit.analysis.critical_path.host import (
     AWAKE_PS,
@@ -60,6 +61,7 @@ class Dependency(StrEnum):
     THREAD_WAIT = "thread_wait"
     CALL_RETURN = "call_return"
     COPY_WAIT = "copy_wait"
+    TURN = "turn"
     DRAINED = "drained"
 
 
@@ -75,6 +77,7 @@ DEPENDENCIES = {
     Dependency.THREAD_WAIT: "thread waits for a stream or device",
     Dependency.CALL_RETURN: "call returns after its work",
     Dependency.COPY_WAIT: "program waits for a copy",
+    Dependency.TURN: "turn on a device",
     Dependency.DRAINED: "thread goes on when its work is done",
 }
 
@@ -356,6 +359,7 @@ def _further_edges(sources: _Sources, drained: Column) -> dict[Dependency, Edges
     held_up = np.flatnonzero(queues.was_held_up)
     operand_rows, reader_rows = operand_edges(rows, queues, trace.operands)
     copies, resumed = resume_edges(rows, launch, trace.launches, queues)
+    ahead, behind = turn_edges(rows, launch, trace.launches, queues)
     return {
         Dependency.STREAM_WAIT: (
             np.append(syncs.row[resumed_row >= 0], syncs.resumed_after) + row,
@@ -367,6 +371,7 @@ def _further_edges(sources: _Sources, drained: Column) -> dict[Dependency, Edges
         Dependency.ASYNC_DONE: (queues.pair[held_up] + row, held_up + first[4]),
         Dependency.OPERAND: (operand_rows + row, reader_rows + row),
         Dependency.COPY_WAIT: (copies + row, resumed + row),
+        Dependency.TURN: (ahead + row, behind + row),
     }
 
 
