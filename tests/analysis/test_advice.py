@@ -334,6 +334,43 @@ def test_copies_beside_the_kernels_of_other_streams_have_compute_to_hide_behind(
         assert bool(advice.copies_in_compute_lane(timeline_of(table), partition(table))) == told
 
 
+def unified(*rows_: tuple) -> pd.DataFrame:
+    """Kernels (name, start, end) and, of any other name, what the driver moved meanwhile."""
+    kinds_ = [("compute" if name.startswith("k") else "memcpy", name, *times) for name, *times in rows_]
+    return events(*(("gpu:0", kind, start, end, name, None) for kind, name, start, end in kinds_))
+
+
+MOVED = "CUDA memcpy Unified Host-to-Device"
+
+
+def test_kernels_that_wait_for_unified_memory_are_told():
+    table = unified(
+        ("k", 0, 40),
+        ("kk", 40, 60),
+        ("kk", 60, 100),
+        (MOVED, 10, 12),
+        (MOVED, 39, 41),
+        (MOVED, 60, 61),
+        (MOVED, 100, 105),
+    )
+    finding = advice.unified_memory(timeline_of(table), partition(table))
+    # The one of 39 began while the first kernel ran, the last behind all of them.
+    assert finding == Finding("unified_memory", 80, 80 / 105, {"moves": 3, "name": "k"})
+
+
+@pytest.mark.parametrize(
+    "rows_",
+    [
+        (("k", 0, 100), ("CUDA memcpy Host-to-Device", 10, 12)),  # a call copied it
+        (("k", 0, 100), (MOVED, 100, 140)),  # the host touched it
+        (("k", 0, 4), (MOVED, 2, 3), ("kk", 4, 100)),
+    ],
+)
+def test_kernels_that_wait_for_no_unified_memory_are_not_told(rows_):
+    table = unified(*rows_)
+    assert advice.unified_memory(timeline_of(table), partition(table)) is None
+
+
 def test_copies_within_a_device_stand_on_the_streams_of_kernels_by_right():
     table = on_lanes("gpu:0", "s1", "s1", "s1").assign(
         direction=pd.Categorical([None, "D2D", "D2D"], dtype=DIRECTION_DTYPE)

@@ -62,6 +62,7 @@ IDLE = {
 # Shares of the copies' exposed time.
 IN_COMPUTE_LANE = 0.5
 PAGEABLE = 0.5
+UNIFIED_MEMORY = 0.05
 # The memory of the host that so much of the exposed time of a direction's copies goes through is theirs.
 MOST_OF_COPIES = 2 / 3
 # A phase must pass both: at once, and yet slowed down.
@@ -160,6 +161,7 @@ def advice(
         # Before streams: on any stream, copies of pageable memory block the host.
         pageable_copies(timeline, cells),
         copies_in_compute_lane(timeline, cells),
+        unified_memory(timeline, cells),
         *idle_causes(timeline, cells, why.idle, why.host_api),
         slowing_down(cells, why.steps),
         busy_machine(why.machine),
@@ -460,6 +462,30 @@ def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | No
     copies = rows.kind == CODE[Kind.MEMCPY]
     ratio = _ratio(_exposed_of_copies(timeline), copies & _through(rows, "pageable"), copies)
     return Finding("pageable_copies", cost, share, {"ratio": ratio}) if ratio >= PAGEABLE else None
+
+
+def unified_memory(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
+    """Kernels during which the driver moved unified memory, `moves` times: they wait for the pages that they touch. It
+    costs the time of these kernels at most; most of it is that of those called `name`."""
+    rows = timeline.rows
+    moved = rows.is_migration
+    if not moved.any():
+        return None
+    moves, times, of_name = 0, [], np.zeros(len(rows.labels("name")))
+    for device in np.unique(rows.device[moved]).tolist():
+        its = rows.of(device)
+        at = np.flatnonzero(rows.kind[its] == CODE[Kind.COMPUTE]) + its.start
+        begins = rows.start[its][moved[its]]  # rows stand by start
+        ends_at, begins_at = (np.searchsorted(begins, edge[at]) for edge in (rows.end, rows.start))
+        at = at[ends_at > begins_at]
+        kernels = iv.union(iv.intervals(rows.start[at], rows.end[at]))
+        moves += int(np.diff(np.searchsorted(begins, kernels)).sum())
+        times.append(iv.total(kernels))
+        np.add.at(of_name, rows.codes("name")[at], rows.end[at] - rows.start[at])
+    cost, share = _cost(times, partition)
+    if share < UNIFIED_MEMORY:
+        return None
+    return Finding("unified_memory", cost, share, {"moves": moves, "name": rows.labels("name")[of_name.argmax()]})
 
 
 def _through(rows: Rows, memory: str) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from tracekit.columns import by_label, places_of
 from tracekit.correlation import Calls, DeviceRows, calls_of_ids, calls_of_rows
 from tracekit.devices import is_known, natural
 from tracekit.trace import KIND_DTYPE
+from tracekit.vocabulary.copies import moves_unified_memory
 from tracekit.vocabulary.host_calls import launches as asks_for_work
 from tracekit.vocabulary.kinds import Kind
 
@@ -57,6 +58,18 @@ class Rows:
     def is_placed(self) -> NDArray[np.bool_]:
         """Which rows are on a device that is known, and not on `cpu:?`, shape (n,)."""
         return np.array(self.placed, bool)[self.device]
+
+    @property
+    def is_migration(self) -> NDArray[np.bool_]:
+        """Which rows are unified memory that the driver moved by itself, as something touched it, shape (n,)."""
+
+        def is_migration() -> NDArray[np.bool_]:
+            names = np.array([*map(moves_unified_memory, self.labels("name")), False])
+            is_named: NDArray[np.bool_] = names[self.codes("name")] if names.any() else np.zeros(len(self), bool)
+            is_copy: NDArray[np.bool_] = self.kind == CODE[Kind.MEMCPY]
+            return is_named & is_copy
+
+        return self._once("is migration", is_migration)
 
     def on_clock(self, clock: str) -> list[int]:
         """The devices on a clock."""

@@ -73,6 +73,11 @@ def is_copy(words: str, direction: str | None) -> bool:
     return "memcpy" in words or (direction is not None and bool(_MOVING.search(words)))
 
 
+def moves_unified_memory(name: str) -> bool:
+    """Whether the driver made a copy of this name by itself, as something touched memory that was elsewhere."""
+    return bool(_UNIFIED.search(name))
+
+
 def host_memory(text: str) -> str | None:
     """The memory of the host that a copy goes through, as far as a text names it: `pageable`, which the driver has to
     stage, or else `pinned`."""

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from tests.graph_traces import graph_of, trace
 from tracekit.analysis.critical_path.critical_path import critical_path
-from tracekit.analysis.critical_path.dependencies import find_predecessors, queue_order, turn_edges
+from tracekit.analysis.critical_path.dependencies import (
+    find_predecessors,
+    migration_edges,
+    queue_order,
+    turn_edges,
+)
 from tracekit.analysis.critical_path.graph import Dependency, Graph, drop_contradicted, graph
 from tracekit.analysis.steps import steps
 from tracekit.columns import concat
@@ -699,3 +704,25 @@ def test_turns_are_those_of_the_rule_for_each_pair_of_rows(drawn, device):
     lanes = [sorted(rows_[n][2:4] for n in numbers if rows_[n][0] == lane) for lane in "abc"]
     assume(all(end <= start for its in lanes for (_, end), (start, _) in pairwise(its)))  # streams run in order
     assert (turns(works(*rows_, device=device)) if rows_ else set()) == expected
+
+
+def test_unified_memory_is_moved_behind_the_work_that_ended_last_and_is_in_no_order_itself():
+    name = {"name": "CUDA memcpy Unified Device-to-Host"}
+    rows_ = [
+        ("gpu:0", "stream 7", "compute", 0, 100),
+        ("gpu:0", "unified memory", "memcpy", 10, 20, name),
+        ("gpu:0", "stream 8", "compute", 30, 60),
+        ("gpu:0", "unified memory", "memcpy", 70, 80, name),
+        ("gpu:0", "unified memory", "memcpy", 110, 120, name),
+        ("gpu:0", "stream 7", "compute", 130, 140),
+    ]
+    moved = trace(rows_)
+    timeline = timeline_of(moved)
+    edges = set(zip(*(timeline.rows.at[places].tolist() for places in migration_edges(timeline.rows)), strict=True))
+    assert edges == {(2, 3), (0, 4)}
+    assert edge_counts(graph_of(moved))["migration"] == (2, 0)
+    path = critical_path(timeline, steps(timeline).table)
+    parts = dict(zip(path.total["part"], path.total["time_ps"], strict=True))
+    assert parts["compute"] == 100 + 10  # and not the copies that ran while the first kernel did
+    copies = path.what_if[path.what_if["what"] == "copies"]
+    assert copies["reason"].tolist() == ["it is not known how long kernels waited for the 3 moves of unified memory"]

@@ -30,6 +30,7 @@ FINDINGS = {
     },
     "exposed_copies": {"direction": "H2D", "by_direction_ps": {"H2D": 5}},
     "copies_in_compute_lane": {"ratio": 0.75},
+    "unified_memory": {"moves": 12_288, "name": "void add<float>(int, float *, float *)"},
     "pageable_copies": {"ratio": 0.5},
     **{rule: {"gaps": 12} for rule, _ in advice.IDLE.values()},
     "uneven_work": {"gaps": 12, "busiest": ["gpu:3"], "ratio": 2.03},

@@ -228,6 +228,23 @@ def turn_edges(rows: Rows, launch: Column, launches: pd.DataFrame, queues: Queue
     return pairs[:, 0], pairs[:, 1]
 
 
+def migration_edges(rows: Rows) -> Edges:
+    """What the driver moved of unified memory, which is in no order, behind the other work that had ended last on its
+    GPU, as (row before, row): nothing tells what touched that memory, but it was not done before."""
+    moved = rows.is_migration
+    if not moved.any():
+        return NONE
+    before, after = [NONE[0]], [NONE[1]]
+    for device in np.unique(rows.device[moved]).tolist():
+        its = np.arange(*rows.of(device).indices(len(rows)))
+        others, row = its[~moved[its]], its[moved[its]]
+        others = others[np.argsort(rows.end[others], kind="stable")]
+        place = np.searchsorted(rows.end[others], rows.start[row], side="right") - 1
+        before.append(others[place[place >= 0]])
+        after.append(row[place >= 0])
+    return np.concatenate(before), np.concatenate(after)
+
+
 def _turns(rows: Rows, called_at: Column, queues: QueueOrder, group: Column) -> Edges:
     """Of rows of a device that stand by start, called at `called_at`, what each waited for whose turn came after it;
     none where it may be chance."""

@@ -12,6 +12,7 @@ from tracekit import intervals as iv
 from tracekit.analysis.critical_path.dependencies import (
     Edges,
     QueueOrder,
+    migration_edges,
     operand_edges,
     queue_order,
     resume_edges,
@@ -62,6 +63,7 @@ class Dependency(StrEnum):
     CALL_RETURN = "call_return"
     COPY_WAIT = "copy_wait"
     TURN = "turn"
+    MIGRATION = "migration"
     DRAINED = "drained"
 
 
@@ -78,6 +80,7 @@ DEPENDENCIES = {
     Dependency.CALL_RETURN: "call returns after its work",
     Dependency.COPY_WAIT: "program waits for a copy",
     Dependency.TURN: "turn on a device",
+    Dependency.MIGRATION: "unified memory is moved",
     Dependency.DRAINED: "thread goes on when its work is done",
 }
 
@@ -360,6 +363,7 @@ def _further_edges(sources: _Sources, drained: Column) -> dict[Dependency, Edges
     operand_rows, reader_rows = operand_edges(rows, queues, trace.operands)
     copies, resumed = resume_edges(rows, launch, trace.launches, queues)
     ahead, behind = turn_edges(rows, launch, trace.launches, queues)
+    ended, moved = migration_edges(rows)
     return {
         Dependency.STREAM_WAIT: (
             np.append(syncs.row[resumed_row >= 0], syncs.resumed_after) + row,
@@ -372,6 +376,7 @@ def _further_edges(sources: _Sources, drained: Column) -> dict[Dependency, Edges
         Dependency.OPERAND: (operand_rows + row, reader_rows + row),
         Dependency.COPY_WAIT: (copies + row, resumed + row),
         Dependency.TURN: (ahead + row, behind + row),
+        Dependency.MIGRATION: (ended + row, moved + row),
     }
 
 

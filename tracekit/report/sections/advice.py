@@ -116,6 +116,10 @@ _PAGEABLE = {
     Framework.TENSORFLOW: "let tf.data feed the devices (prefetch), instead of arrays of NumPy",
     Framework.MXNET: "copy from and to pinned host memory (DataLoader(pin_memory=True), mx.cpu_pinned())",
 }
+_UNIFIED = {
+    "": "move it ahead of them (cudaMemPrefetchAsync), or allocate it on the device",
+    Framework.JAX: "use no more than the device has: TF_FORCE_UNIFIED_MEMORY swaps the rest",
+}
 _OWN_STREAM = {
     "": "issue copies on a stream of their own",
     Framework.PYTORCH: "issue copies on a stream of their own (torch.cuda.stream, non_blocking=True)",
@@ -401,6 +405,10 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         f"{percent(finding.evidence['ratio'])} of the exposed copy time used pageable host memory, which is staged and "
         "blocks the host"
     ),
+    "unified_memory": lambda finding, devices: (
+        f"Kernels that waited for unified memory (moved {quantity(finding.evidence['moves'], 'time')}) took "
+        f"{_of_time(finding, devices)}, most of it {short(finding.evidence['name'], _NAME)}"
+    ),
     "host_bound": _late_launches,
     "input_bound": _idle("Waiting for input on the host"),
     "compiling": lambda finding, devices: (
@@ -620,6 +628,7 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
     "exposed_copies": _hide_copies,
     "copies_in_compute_lane": _separate,
     "pageable_copies": lambda evidence, result: _in_words_of(_PAGEABLE, result),
+    "unified_memory": lambda evidence, result: _in_words_of(_UNIFIED, result),
     "host_bound": _launch_earlier,
     "input_bound": _load_ahead,
     "compiling": lambda evidence, result: _in_words_of(_COMPILED if evidence.get("again") == [] else _COMPILE, result),

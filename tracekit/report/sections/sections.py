@@ -33,7 +33,7 @@ _LOSSES = {
     **{rule: cause for cause, (rule, _) in IDLE.items()},
     **dict.fromkeys(("exposed_collectives", "late_peer", "waiting", "slow_link"), "collectives"),
     "took_turns": Cause.OTHERS,
-    **dict.fromkeys(("exposed_copies", "copies_in_compute_lane", "pageable_copies"), "copies"),
+    **dict.fromkeys(("exposed_copies", "copies_in_compute_lane", "pageable_copies", "unified_memory"), "copies"),
 }
 # Whose results may matter most, in this order where they stand for no time.
 _FIRST = ("critical_path", "steps", "offenders", "host_api", "idle", "collectives")
