@@ -13,8 +13,8 @@ import numpy as np
 from tracekit.readers.losses import Lost
 from tracekit.vocabulary.losses import Loss
 
-# Writers indent by less.
-_LEAST = 512
+# Writers indent by less, and texts are padded to less.
+_LEAST, _LEAST_IN_TEXT = 512, 4096
 # Of a run that long seven samples in a row are empty, wherever it begins; of other text hardly any seven are.
 _STEP = 64
 _EMPTY = b"\0\t\n\r "
@@ -25,6 +25,8 @@ _USUAL, _USUAL_PART = 8, 0.01
 FAR_BYTES = 1 << 13
 # Between what stand before and behind it a run replaces nothing: before the first event, and behind the last.
 _BEFORE, _OPENING, _CLOSING = b"{[,:", b'{["', (b"]]", b"]}", b"}}")
+# What texts and numbers do not end with, but for a part of them.
+_OUTSIDE = frozenset(b'{}[],:"')
 ZEROS, BLANKS = "zeros in place of what stood there", "blanks in place of what stood there"
 NO_EVENT = "in stretches that hold no event"
 FIT = "about as many as fit into the bytes that are lost"
@@ -90,7 +92,8 @@ class Stretches:
         """Count a run between the two bytes `pair`; its zeros are counted without it."""
         self.runs += 1
         is_outside = not self._begun and pair[:1] in _BEFORE and pair[1:] in _OPENING
-        if size - zeros >= _LEAST and not is_outside and pair not in _CLOSING:
+        least = _LEAST if _OUTSIDE.intersection(pair) else _LEAST_IN_TEXT
+        if size - zeros >= least and not is_outside and pair not in _CLOSING:
             counted = self._runs.setdefault(pair, [0, 0])
             counted[0] += 1
             counted[1] += size - zeros

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tracekit.columns import by_label, categorical, distinct
@@ -67,6 +68,8 @@ _OF_HOST_LABELS = frozenset({"cpu", "host", "python"})
 # Parts of categories that say what is done, not where.
 _KERNELS = ("kernel", "kernels")
 _GENERAL = frozenset({*_KINDS, *_KERNELS, "op", "ops", "event", "events", "task", "tasks"})
+# What Kineto tells of all events of the host, or nothing.
+_ARGUMENT = r'^\{\s*\}$|"(External id|correlation|Ev Idx|Python id|cbid|Call stack|Trace name)"'
 # GPUs by another name.
 _GPU = "gpu"
 _GPUS = (_GPU, "xpu", "cuda", "hip", "rocm")
@@ -127,7 +130,10 @@ def work(document: Document) -> tuple[Mask, list[Lost], list[str]]:
             if count
         ]
     found = known | (other & of_device & ~tells & ~waits)
-    of_gpus, of_host = (int((is_unknown & where & ~of_device).sum()) for where in (on_gpu, ~on_device))
+    of_gpus = int((is_unknown & on_gpu & ~of_device).sum())
+    # What other tools add has none of Kineto's arguments.
+    rest = np.flatnonzero(is_unknown & ~on_device & ~of_device)
+    of_host = sum(pc.sum(pc.match_substring_regex(args, _ARGUMENT)).as_py() or 0 for args in document.raw_args(rest))
     # Where all work is that of GPUs, Kineto's own categories are all that there are.
     is_strange = other & ~is_unknown & ~(of_device & (waits | tells)) & ~_matches(category, _NO_WORK)
     is_strange &= bool(known.any()) and not (found & ~known).any()
