@@ -88,7 +88,10 @@ def loss(message: str) -> tuple[Loss, int | None] | None:
 
 def matters(what: Loss, lost: int | None, total: int | None, events: int, least: float) -> bool:
     """Whether the share `least` of the work or more is lost, beside `events` that are left; parts of which nobody knows
-    what they held are that much where `least` is below TOO_MANY. `lost` and `total` are None if they are not known."""
+    what they held are that much where `least` is below TOO_MANY, and so many events that nobody knows it always. `lost`
+    and `total` are None if they are not known."""
+    if what is Loss.EVENTS and lost is None:
+        return True
     if what in _PARTS or (what is Loss.BYTES and lost is None):
         return least < TOO_MANY
     if what not in _WORK or lost is None:

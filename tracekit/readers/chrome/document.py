@@ -29,7 +29,7 @@ from tracekit import heap
 from tracekit.columns import by_label, categorical, texts_at
 from tracekit.errors import TraceError
 from tracekit.readers import losses
-from tracekit.readers.chrome import overlong, scanner
+from tracekit.readers.chrome import overlong, scanner, shapes
 from tracekit.readers.chrome.json_text import Event, Skipped, Text
 from tracekit.readers.content import Content
 from tracekit.readers.json_repair import BROKEN, repaired, shallow
@@ -245,7 +245,9 @@ def load(path: Path) -> Document:
     sizes = np.concatenate(
         [*(part.far for part in parts), overlong.of_names(texts["name"], max(map(len, names), default=0))]
     )
-    lost = overlong.lost(text, len(far), longest, sizes, names, quoted)
+    lost = overlong.lost(text, len(far), longest, sizes, names)
+    if text.shapes.joined():
+        lost.append(Lost(Loss.EVENTS, None, None, shapes.JOINED))
     return Document(
         head=text.head,
         **texts,
@@ -260,7 +262,7 @@ def load(path: Path) -> Document:
         notes=(
             *_notes(text, texts["ph"], int(far.sum()), damaged),
             *losses.notes(lost),
-            *overlong.note(text, len(far), longest),
+            *overlong.note(text, len(far), longest, quoted),
         ),
         lost=(*lost, *_lost(text, len(far), int(far.sum()), damaged)),
         skipped=text.skipped,
@@ -397,8 +399,18 @@ def _binary(events: list[Event], name: str) -> pa.Array:
     """The raw values of one field, as one Arrow array of bytes."""
     raws = list(map(attrgetter(name), events))
     ends = np.zeros(len(raws) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, raws), np.int32, len(raws)), out=ends[1:])
-    return pa.Array.from_buffers(pa.binary(), len(raws), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(raws))])
+    # To ask each for its length takes longer than to join them and to look where each ends, but for long ones.
+    is_short = name != "args" and len(raws) > 1
+    text = b"\0".join(raws) if is_short else b""
+    stops = np.flatnonzero(np.frombuffer(text, np.uint8) == 0)
+    if is_short and len(stops) == len(raws) - 1:
+        ends[1:-1] = stops - np.arange(len(stops))
+        ends[-1] = len(text) - len(stops)
+        values = text.translate(None, b"\0")
+    else:
+        np.cumsum(np.fromiter(map(len, raws), np.int32, len(raws)), out=ends[1:])
+        values = b"".join(raws)
+    return pa.Array.from_buffers(pa.binary(), len(raws), [None, pa.py_buffer(ends), pa.py_buffer(values)])
 
 
 class _Texts:

@@ -1,9 +1,9 @@
 """What events are too long: what a part of the file that is gone leaves, of one event and of another behind it.
 
 Where the file is valid JSON all the same, the part begins and ends within texts, and is one of them. Of the values of
-arguments real texts may be as long: programs, stacks, sources, images in base64. So of those only what holds events
-itself is told as lost. Nor is a name, which may be a prompt, unless it is a page of a server. But no category or key is
-as long, whether JSON keeps it or another one of its name.
+arguments real texts may be as long: programs, stacks, sources, images in base64, traces. So of those nothing is told as
+lost. Nor is a name, which may be a prompt, unless it is a page of a server. But no category or key is as long, whether
+JSON keeps it or another one of its name.
 """
 
 import re
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tracekit.readers.chrome.json_text import LONG_BYTES, Text
 from tracekit.readers.losses import Lost
 from tracekit.readers.stretches import FAR_BYTES, usual
+from tracekit.units import quantity
 from tracekit.vocabulary.losses import Loss
 
 # The sizes that are kept; so many may be of what is damaged, which tells nothing of the others.
@@ -34,7 +35,7 @@ _LONG_KEY = re.compile(rb'(?<!\\)"(?:[^"\\]|\\.){%d,}+"\s*+:' % LONG_BYTES, re.D
 _NEAR_BYTES = FAR_BYTES // 2
 # What proxies and servers write in place of a part of a file.
 _PAGE = re.compile(r"<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
-INSIDE, QUOTED = "inside of other values", "inside of a text"
+INSIDE = "inside of other values"
 
 
 def sizes(args: pa.Array, phases: pa.DictionaryArray) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
@@ -81,18 +82,16 @@ def lost(
     args: NDArray[np.int64],
     far: NDArray[np.int64],
     names: Iterable[bytes],
-    quoted_events: int,
 ) -> list[Lost]:
     """What is lost of a file of so many events in what is no event, or in values that hold some; `args`: how long the
     longest of their arguments are, `far` how long all of these and of their names of _NEAR_BYTES or more."""
     damaged = min(text.mended + text.stretches.runs, _KEPT - 1)
     longest = sum(_at(each, damaged) for each in (args.tolist(), map(len, names)))
     least = max(_OFTEN * text.stretches.mean(events), longest + LONG_BYTES)
-    reasons = {INSIDE: text.nested, QUOTED: quoted_events}
-    is_told = bool(text.odd or text.stretches.runs or any(reasons.values()))
+    is_told = bool(text.odd or text.stretches.runs or text.nested)
     more = sum(size for size in text.odd if size >= least) if is_told else _beside_arguments(text, events, far)
     found = text.stretches.lost(events, more)
-    return [*found, *(Lost(Loss.EVENTS, count, None, reason) for reason, count in reasons.items() if count)]
+    return [*found, Lost(Loss.EVENTS, text.nested, None, INSIDE)] if text.nested else found
 
 
 def _beside_arguments(text: Text, events: int, far: NDArray[np.int64]) -> int:
@@ -107,8 +106,11 @@ def _beside_arguments(text: Text, events: int, far: NDArray[np.int64]) -> int:
     return int(sizes_beside.sum()) if len(sizes_beside) < usual(events) else 0
 
 
-def note(text: Text, events: int, args: NDArray[np.int64]) -> list[str]:
-    """A note on arguments that are so much longer than all others that they may hold what stood elsewhere."""
+def note(text: Text, events: int, args: NDArray[np.int64], quoted_events: int) -> list[str]:
+    """A note on events that stand in texts, and on arguments that are so much longer than all others that they may hold
+    what stood elsewhere."""
+    if quoted_events:
+        return [f"{quantity(quoted_events, 'event')} inside of names or arguments were not read."]
     longest, other = (_at(args.tolist(), place) for place in (0, 1))
     is_alone = _LONG_TEXT <= longest >= _TIMES * other and events >= _KEPT
     if not is_alone or text.odd or text.stretches.runs:

@@ -27,6 +27,7 @@ _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _QUOTES, _SLASHES, _SPACES = (np.uint64(byte) * _ONES for byte in (34, 92, 32))
 _ONE, _TOP_BYTE = np.uint64(1), np.uint64(56)
 _MIXER, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+_LETTER_BITS, _BYTE, _TOP_BITS = np.uint64(6), np.uint64(255), np.uint64(50)
 # Why the loop stopped: the text ended, maybe inside of an event; what comes is not regular; there is no room for more.
 _END, _ODD, _FULL = range(3)
 
@@ -34,12 +35,14 @@ _END, _ODD, _FULL = range(3)
 class Events(NamedTuple):
     """n events of `text`: `spans` (8, n, 2) say where there the value of each of FIELDS begins and ends, 0 for none.
 
-    `words` are the eight bytes from each place in `text` on.
+    `words` are the eight bytes from each place in `text` on. `kinds` (n,): a number for the keys of each event
+    and of its args, and for its phase and category.
     """
 
     text: NDArray[np.uint8]
     words: NDArray[np.uint64]
     spans: NDArray[np.int32]
+    kinds: NDArray[np.uint16]
 
     def __len__(self) -> int:
         return int(self.spans.shape[1])
@@ -96,11 +99,12 @@ def is_there() -> bool:
 
 @lru_cache(1)
 def _loops() -> _Loops:
-    for function in (_is_blank, _field, _plain, _escape, _number, _word, _lowest):
+    for function in (_letters, _is_blank, _field, _plain, _escape, _number, _word, _lowest):
         start().extending.register_jitable(function)
     loops = _Loops(compiled(_scan), compiled(_copy), compiled(_distinct), compiled(_times))
     with without_collection():  # the first that is called loads most of numba
-        loops.scan(np.frombuffer(b"", np.uint8), _words(b""), 0, _KEYS, np.zeros((len(FIELDS), 0, 2), np.int32))
+        spans, kinds = np.zeros((len(FIELDS), 0, 2), np.int32), np.zeros(0, np.uint16)
+        loops.scan(np.frombuffer(b"", np.uint8), _words(b""), 0, _KEYS, spans, kinds)
     return loops
 
 
@@ -115,9 +119,10 @@ def scan(text: bytes) -> tuple[list[Events], int, bool]:
     events, end, stop = [], 0, _FULL
     while stop == _FULL:
         spans = np.zeros((len(FIELDS), _MOST_EVENTS, 2), np.int32)
-        count, end, stop = _loops().scan(view, words, end, _KEYS, spans)
+        kinds = np.zeros(_MOST_EVENTS, np.uint16)
+        count, end, stop = _loops().scan(view, words, end, _KEYS, spans, kinds)
         if count:
-            events.append(Events(view, words, spans[:, :count]))
+            events.append(Events(view, words, spans[:, :count], kinds[:count]))
     if not text.isascii():
         try:
             str(memoryview(text)[:end], "utf-8")
@@ -130,8 +135,9 @@ def scan(text: bytes) -> tuple[list[Events], int, bool]:
 _VALUE, _KEY, _COLON, _NEXT, _FIRST_VALUE, _FIRST_KEY = range(6)
 
 
-def _scan(text: Any, words: Any, at: int, keys: Any, spans: Any) -> tuple[int, int, int]:
-    """Write where the fields of the events in `text` from `at` on stand to `spans`; how many, where they end, and why.
+def _scan(text: Any, words: Any, at: int, keys: Any, spans: Any, kinds: Any) -> tuple[int, int, int]:
+    """Write where the fields of the events in `text` from `at` on stand to `spans`, and the number of the kind of each
+    to `kinds`; how many, where they end, and why.
 
     An event counts when the next one begins, eight bytes or more before the end of the text. `objects` has a bit for
     each open bracket, the innermost last, which says whether it is that of an object.
@@ -140,6 +146,7 @@ def _scan(text: Any, words: Any, at: int, keys: Any, spans: Any) -> tuple[int, i
     done = end = at
     count = row = depth = objects = opened = 0
     field = -1
+    kind = np.uint64(0)
     wants = _VALUE
     while at < size and (text[at] == 44 or _is_blank(text[at])):
         at += 1
@@ -175,6 +182,8 @@ def _scan(text: Any, words: Any, at: int, keys: Any, spans: Any) -> tuple[int, i
                 elif byte < 32:
                     return count, done, _ODD
             if is_key:
+                if depth < 3 and at >= 8:
+                    kind = (kind ^ _letters(words[at - 8])) * _MIXER
                 if depth == 1:
                     field = _field(text, begin + 1, at - 1, keys)
                     if field < -1:
@@ -230,12 +239,22 @@ def _scan(text: Any, words: Any, at: int, keys: Any, spans: Any) -> tuple[int, i
         if depth == 0:
             if spans[0, row, 1] == 0:  # without a phase it is no event: what is inside may be some
                 return count, done, _ODD
+            if at + 8 <= size:
+                kind ^= _letters(words[spans[0, row, 0]]) * _MIXER ^ _letters(words[spans[1, row, 0]])
+            kinds[row] = (kind ^ kind >> _HALF) * _MIXER >> _TOP_BITS
+            kind = np.uint64(0)
             row += 1
             end = at
         elif depth == 1 and field >= 0:
             spans[field, row, 0] = begin
             spans[field, row, 1] = at
     return count, done, _END
+
+
+def _letters(word: Any) -> Any:
+    """The letters of eight bytes: a short key has a part of the value before it in its word, of which digits tell
+    nothing."""
+    return word & (word >> _LETTER_BITS & _ONES) * _BYTE
 
 
 def _is_blank(byte: int) -> bool:

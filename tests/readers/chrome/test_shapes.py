@@ -1,0 +1,160 @@
+"""A stretch of a JSON trace that is not there: what stood before and behind it is one event."""
+
+import json
+import random
+
+import pytest
+
+from tests.readers.chrome.kineto_files import event, kernel
+from tracekit.analysis.completeness import completeness
+from tracekit.readers import chrome, read
+from tracekit.readers.chrome import json_text
+from tracekit.readers.chrome.shapes import JOINED
+from tracekit.timeline.timeline import timeline_of
+
+
+@pytest.fixture(autouse=True, params=["msgspec", "scanner"])
+def reader(request, monkeypatch):
+    """Every file is read both ways, that of small files and that of large ones."""
+    monkeypatch.setattr(json_text, "SCAN_FROM_BYTES", 0 if request.param == "scanner" else 1 << 62)
+
+
+def step(at):
+    """What Kineto writes for a kernel, each with keys in an order of its own."""
+    call = event("cuda_runtime", "cudaLaunchKernel", 10 * at, 2, 9, 9, cbid=211, correlation=at + 1)
+    flow = {"ph": "s", "id": at + 1, "pid": 9, "tid": 9, "ts": 10 * at, "cat": "ac2g", "name": "ac2g"}
+    work = kernel(f"sm90_gemm_{at % 7}", 10 * at + 5, 4, correlation=at + 1)
+    return [event("cpu_op", "aten::mm", 10 * at, 3, 9, 9, **{"External id": at}), call, flow, work]
+
+
+EVENTS = [each for at in range(60) for each in step(at)]
+TEXT = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS, "traceName": "a.json"})
+
+
+def lost(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    return [(each.what, each.lost, each.evidence) for each in chrome.load(tmp_path / "a.json").lost]
+
+
+def keys(text):
+    """The keys of each event and of its args in a file, in their order; None of what is no JSON."""
+    try:
+        pairs = json.loads(text, object_pairs_hook=list)
+    except ValueError:
+        return None
+    events = dict(pairs)["traceEvents"]
+    return [([key for key, _ in each], [key for key, _ in dict(each).get("args", [])]) for each in events]
+
+
+OWN = keys(TEXT)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_what_is_cut_out_is_told_wherever_the_text_proves_it(tmp_path, seed):
+    """By brute force: where the rest is no JSON, or an object of it has a key twice; where all its keys are those of
+    whole events nothing is told."""
+    rng = random.Random(seed)
+    begin, end = sorted(rng.randrange(TEXT.index("[") + 200, len(TEXT) - 200) for _ in range(2))
+    text = TEXT[:begin] + TEXT[end:]
+    found, kinds = lost(tmp_path, text), keys(text)
+    if kinds is None:
+        assert found
+    elif any(len({*each}) < len(each) for pair in kinds for each in pair):
+        assert ("events", None, JOINED) in found
+    elif all(pair in OWN for pair in kinds):
+        assert found == []
+
+
+def joined(first, last):
+    """The text without what stands from one to the other: the first time of both behind the middle."""
+    begin = TEXT.index(first, len(TEXT) // 3) + len(first)
+    return TEXT[:begin] + TEXT[TEXT.index(last, begin + len(TEXT) // 3) :]
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ('"cat": "cpu_op", ', '"pid": 0, "tid"'),  # keys of another kind
+        ('"args": {"cbid": 211, ', '"cat": "cpu_op"'),
+        ('"dur": 4, "', 'ph": "X"'),
+        ('"ts": 3', '"tid": 9, "ts"'),
+    ],
+)
+def test_two_halves_cost_an_unknown_part_of_the_file(tmp_path, first, last):
+    assert ("events", None, JOINED) in lost(tmp_path, joined(first, last))
+    known = completeness(timeline_of(read(tmp_path / "a.json")))
+    assert (known.is_complete, bool(known.shares)) == (False, True)
+
+
+OP = json.dumps(EVENTS[40])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        '{"ph": "X", "name": "GET /", "pid": 9, "tid": 9, "ts": 5, "dur": 1}',
+        '{"ph": "X", "cat": "Trace", "ts": 5, "dur": 1, "pid": "Spans", "tid": "t", "name": "a", "args": {"ops": 0}}',
+        '{"name": "Iteration Start: a", "ph": "i", "s": "g", "pid": "Traces", "tid": "Trace a", "ts": 5}',
+        '{"args": {"x": [{"ph": 1}, {"ph": 2}]}, "ts": 5, "ph": "i", "tid": 9, "name": "}, {", "pid": 9}',
+        OP.replace('"External id": 10', '"Ev Idx": 3, "Concrete Inputs": [""], "External id": 10'),
+        OP.replace('"External id": 10', ""),
+        OP.replace('"aten::mm"', '"5\\" disk"'),
+        OP.replace('"cat": "cpu_op", ', ""),
+    ],
+)
+def test_an_event_that_no_other_is_like_is_none(tmp_path, other):
+    assert lost(tmp_path, TEXT.replace(OP, f"{OP}, {other}")) == []
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        OP.replace('"dur": 3', '"dur": NaN'),
+        OP.replace('"aten::mm"', '"C:\\path"'),
+        OP.replace('"aten::mm"', '"say "a" twice"'),
+        OP.replace('"dur": 3', '"dur": 0x41a'),
+        OP.replace('"dur": 3', '"dur": 03'),
+        OP.replace('"dur": 3', '"dur": 3.'),
+    ],
+)
+def test_what_a_profiler_writes_that_is_no_json_costs_one_event(tmp_path, damaged):
+    assert JOINED not in {evidence for *_, evidence in lost(tmp_path, TEXT.replace(OP, damaged))}
+
+
+def test_a_gap_in_the_numbers_of_operators_is_told(tmp_path):
+    ops = [event("cpu_op", f"aten::op{at}", 10 * at, 3, 9, 9, **{"Ev Idx": at}) for at in range(60)]
+    calls = [event("cuda_runtime", "cudaLaunchKernel", 10 * at, 2, 9, 9, correlation=at + 1) for at in range(60)]
+
+    def gaps(numbers):
+        (tmp_path / "a.json").write_text(json.dumps({"traceEvents": [*numbers, *calls, kernel("a", 5, correlation=1)]}))
+        losses = read(tmp_path / "a.json").losses
+        return losses.loc[losses["what"] == "operations", ["lost", "total"]].to_numpy().tolist()
+
+    assert gaps(ops) == []
+    assert gaps(ops[:20] + ops[33:]) == [[13, 60]]
+    assert gaps(ops[::2]) == gaps(ops[10:]) == gaps(ops[:30] + ops[31:]) == []  # chosen, or begun later
+
+
+def test_a_gap_in_the_numbers_of_calls_of_hip_is_told(tmp_path):
+    def gaps(name, numbers):
+        calls = [event("cuda_runtime", name, 10 * at, 2, 9, 9, correlation=at) for at in numbers]
+        (tmp_path / "a.json").write_text(json.dumps({"traceEvents": [*calls, kernel("a", 5, correlation=1)]}))
+        losses = read(tmp_path / "a.json").losses
+        return losses[["what", "lost", "total"]].to_numpy().tolist()
+
+    numbers = [*range(1, 40)]
+    assert gaps("hipLaunchKernel", numbers) == gaps("hipLaunchKernel", numbers[::2]) == []
+    assert gaps("hipLaunchKernel", numbers[:10] + numbers[19:]) == [["events", 9, 39]]
+    assert gaps("cudaLaunchKernel", numbers[:10] + numbers[19:]) == []
+
+
+def test_a_name_whose_brackets_do_not_close_is_that_of_two_kernels(tmp_path):
+    kernels = [kernel(f"void at::op{at % 5}<4>(int, {{lambda({at % 7})#1}})", 10 * at, 3) for at in range(60)]
+
+    def reasons(*names):
+        text = json.dumps({"traceEvents": [*kernels, *(kernel(name, 800 + at) for at, name in enumerate(names))]})
+        (tmp_path / "a.json").write_text(text)
+        return read(tmp_path / "a.json").losses["evidence"].tolist()
+
+    assert reasons("void at::op1<4>(int, {lambda(op2<4>(int)") == [JOINED]
+    assert reasons("gemm_kernel", "operator()(a{1})") == reasons("a(", "b(", "c(") == []
