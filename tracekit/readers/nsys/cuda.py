@@ -311,7 +311,7 @@ def _failed(export: Export, calls: Calls, at: Integers) -> NDArray[np.bool_]:
 
 def _has_rows(export: Export, names: Sequence[str]) -> bool:
     """Whether any of these tables has rows, or is known to be damaged."""
-    damaged = {*export.limits, *export.refused}
+    damaged = {*export.damaged, *export.refused}
     return any(name in damaged for name in names) or any(has_rows(export, table) for table in tables_of(export, *names))
 
 

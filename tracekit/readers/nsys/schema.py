@@ -10,13 +10,13 @@ and pages are laid out as https://www.sqlite.org/fileformat2.html says.
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tracekit.readers.losses import Lost
+from tracekit.readers.nsys.pages import DEEPEST, INNER, PAGES, ROWS, Page, below, number_at, tree, values_in
 from tracekit.vocabulary.losses import Loss
 
 VIEW = "a view, not a table"
@@ -28,24 +28,22 @@ _TABLE = re.compile(
     r"""\s*CREATE\s+TABLE\s+(?:"((?:[^"]|"")*)"|'((?:[^']|'')*)'|\[([^\]]*)\]|`((?:[^`]|``)*)`|([^\s("'\[`]+))""",
     re.IGNORECASE,
 )
-# What a page of a table begins with: one of rows, and one of other pages.
-_ROWS, _PAGES = 13, 5
-_INNER = (bytes([_PAGES]), b"\2")  # of a table and of an index
-_FILE_HEADER, _DEEPEST = 100, 20
 _NOTHING = np.zeros(0, np.int64)
+_FEW = 9
 # How PRAGMA table_xinfo tells computed columns, of which the first are not in the rows.
 _VIRTUAL, _STORED = 2, 3
-
-Page = Callable[[int], bytes]
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of each table and the words of their types, why some tables are not read, what else is lost, and
-    whether there are pages of a table that is not in it."""
+    """The columns of each table, the words of their types and the page that its rows begin at, those whose rows have
+    numbers of their own, why some tables are not read, what else is lost, and whether there are pages of a table that
+    is not in it."""
 
     tables: Mapping[str, frozenset[str]]
     words: Mapping[str, frozenset[str]]
+    roots: Mapping[str, int]
+    with_keys: frozenset[str]
     refused: Mapping[str, str]
     lost: Sequence[Lost]
     is_without_table: bool
@@ -89,7 +87,7 @@ def schema(connection: sqlite3.Connection, page: Page | None, is_damaged: bool) 
     tables: dict[str, frozenset[str]] = {}
     words: dict[str, frozenset[str]] = {}
     roots: dict[object, list[str]] = {}
-    fitting = set()
+    fitting, with_keys = set(), set()
     for entry in own:
         name = entry.known
         if name is None:
@@ -101,8 +99,10 @@ def schema(connection: sqlite3.Connection, page: Page | None, is_damaged: bool) 
         tables[name] = frozenset(column for column, *_ in columns)
         words[name] = frozenset(word for _, kind, *_ in columns for word in kind.split())
         roots.setdefault(entry.root, []).append(name)
+        if any(is_number for _, _, is_number, _ in columns):
+            with_keys.add(name)
         stored = sum(hidden != _VIRTUAL for *_, hidden in columns)
-        values = _values(page, entry.root) if page else None
+        values = _values(page, entry.root, stored) if page else None
         if values == stored:
             fitting.add(name)
         if values is not None and values > stored:
@@ -115,7 +115,10 @@ def schema(connection: sqlite3.Connection, page: Page | None, is_damaged: bool) 
         if len(names) > 1:
             right = [name for name in names if name in fitting]
             refused |= {name: DAMAGED for name in names if [name] != right}
-    return Schema(tables, words, refused, lost, bool(page and _is_without_table(page, entries)))
+    of_tables = {name: root for root, names in roots.items() for name in names if isinstance(root, int)}
+    return Schema(
+        tables, words, of_tables, frozenset(with_keys), refused, lost, bool(page and _is_without_table(page, entries))
+    )
 
 
 def is_lost_column(name: str, columns: frozenset[str], words: frozenset[str]) -> bool:
@@ -134,42 +137,31 @@ def _is_without_table(page: Page, entries: Sequence[_Entry]) -> bool:
     """Whether there are pages of rows that no entry of the schema leads to, as SQLite itself only tells where there are
     no views."""
     head = page(1)
-    count = _number(head, 28, 4)
+    count = number_at(head, 28, 4)
     # Where the file is not told to have pages, SQLite counts them; and other pages may begin as those of rows do.
-    if not head or not count or _number(head, 52, 4) or count >= _PAGES << 24:
+    if not head or not count or number_at(head, 52, 4) or count >= PAGES << 24:
         return False
     reached = np.zeros(count + 1, bool)
     reached[:2] = True
     for root in [1, *(entry.root for entry in entries if isinstance(entry.root, int) and 1 < entry.root <= count)]:
         reached[root] = True
         level = np.array([root])
-        for _ in range(_DEEPEST):
-            level = np.concatenate([_NOTHING, *(_below(page(number), number) for number in level.tolist())])
+        for _ in range(DEEPEST):
+            level = np.concatenate([_NOTHING, *(below(page(number), number) for number in level.tolist())])
             level = np.unique(level[(level > 0) & (level <= count)])
             level = level[~reached[level]]  # pages that hold each other are looked at once
             reached[level] = True
-            if not len(level) or page(int(level[0]))[:1] not in _INNER:  # all leaves are as deep as the first
+            if not len(level) or page(int(level[0]))[:1] not in INNER:  # all leaves are as deep as the first
                 break
-    free = _number(head, 32, 4)
+    free = number_at(head, 32, 4)
     for _ in range(count):
         if not 0 < free <= count or reached[free]:
             break
         trunk = page(free)
-        leaves = np.frombuffer(trunk, ">u4")[2 : 2 + _number(trunk, 4, 4)]
+        leaves = np.frombuffer(trunk, ">u4")[2 : 2 + number_at(trunk, 4, 4)]
         reached[free] = reached[leaves[leaves <= count]] = True
-        free = _number(trunk, 0, 4)
-    return any(page(number)[:1] in (bytes([_ROWS]), bytes([_PAGES])) for number in np.flatnonzero(~reached).tolist())
-
-
-def _below(content: bytes, number: int) -> NDArray[np.int64]:
-    """The pages below one of a table or an index, none below one of rows."""
-    at = _FILE_HEADER if number == 1 else 0
-    if content[at : at + 1] not in _INNER:
-        return _NOTHING
-    cells = min(_number(content, at + 3, 2), (len(content) - at - 12) // 2)
-    places = np.frombuffer(content, ">u2", cells, at + 12).astype(np.int64)
-    numbers = np.frombuffer(content, np.uint8)[np.minimum(places[:, None], len(content) - 4) + np.arange(4)]
-    return np.append(numbers @ (1 << np.array([24, 16, 8, 0])), _number(content, at + 8, 4))
+        free = number_at(trunk, 0, 4)
+    return any(page(number)[:1] in (bytes([ROWS]), bytes([PAGES])) for number in np.flatnonzero(~reached).tolist())
 
 
 def _entries(connection: sqlite3.Connection, is_damaged: bool) -> tuple[list[_Entry], list[Lost]]:
@@ -207,43 +199,23 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[str, str,
     return [(_text(name), _text(kind), bool(is_number), hidden) for name, kind, is_number, hidden in found]
 
 
-def _values(page: Page, root: object) -> int | None:
+def _values(page: Page, root: object, stored: int) -> int | None:
     """How many values the rows of the table whose pages begin at `root` have, None if that cannot be told: those of the
-    shortest in the first page with rows."""
+    shortest in its first page with rows; where that has more than are `stored`, in most of a few, as one page may have
+    been replaced by that of another table."""
     number = root if isinstance(root, int) else 0
-    for _ in range(_DEEPEST):
+    for _ in range(DEEPEST):
         content = page(number)
-        if not content or content[0] not in (_ROWS, _PAGES):
+        if not content or content[0] not in (ROWS, PAGES):
             return None
-        at, cells = 8 if content[0] == _ROWS else 12, _number(content, 3, 2)
-        places = [_number(content, at + 2 * cell, 2) for cell in range(min(cells, len(content) // 2))]
-        if content[0] == _ROWS:
-            return min(filter(None, (_values_at(content, place) for place in places)), default=None)
-        number = _number(content, places[0] if places else 8, 4)
-    return None
-
-
-def _values_at(content: bytes, place: int) -> int | None:
-    """How many values the row at a place of a page has, None if that is not in this page."""
-    payload, at = _varint(content, place)
-    _, at = _varint(content, at)
-    length, first = _varint(content, at)
-    # What a row has at least of its own page, where it goes on in others.
-    here = payload if payload <= len(content) - 35 else (len(content) - 12) * 32 // 255 - 23
-    if not 0 < length <= here or at + length > len(content):
-        return None
-    return sum(byte < 0x80 for byte in content[first : at + length])
-
-
-def _number(content: bytes, at: int, width: int) -> int:
-    return int.from_bytes(content[at : at + width], "big")
-
-
-def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """A number of 7 bits a byte at a place of a page, and the place behind it."""
-    value = 0
-    for byte in content[at : at + 8]:
-        value, at = value << 7 | byte & 0x7F, at + 1
-        if byte < 0x80:
-            return value, at
-    return value << 8 | _number(content, at, 1), at + 1
+        if content[0] == ROWS:
+            break
+        number = number_at(content, number_at(content, 12, 2) if number_at(content, 3, 2) else 8, 4)
+    values = values_in(page(number))
+    if values is None or values <= stored or not isinstance(root, int):
+        return values
+    of_rows = [part.page for part in tree(page, root).parts]
+    counts = Counter(values_in(page(number)) for number in of_rows[:: max(1, len(of_rows) // _FEW)])
+    return max(
+        (count for count in counts if count is not None), key=lambda count: (counts[count], count), default=values
+    )

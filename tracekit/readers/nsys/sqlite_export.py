@@ -7,7 +7,7 @@ nsys 2021 to 2026. Nothing is written, neither into the file nor beside it.
 
 import re
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +23,8 @@ from tracekit.errors import TraceError
 from tracekit.readers.content import Content
 from tracekit.readers.losses import Lost
 from tracekit.readers.nsys import parquet_export
+from tracekit.readers.nsys.pages import Page
+from tracekit.readers.nsys.readable import Readable, Table, first_line, readable, wrong_pages
 from tracekit.readers.nsys.schema import COMPUTED, DAMAGED, SHADOWED, Schema, is_lost_column, schema
 from tracekit.vocabulary.losses import Loss
 
@@ -59,10 +61,9 @@ _NOTHING = np.zeros(0, np.int64)
 # row takes less than a byte, and reading real exports takes at most one step of SQLite's machine a byte.
 _STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 10**8, 50, 10**6
 _REPEATED = "its pages hold the same rows over and over"
-# What PRAGMA quick_check begins with where pages are damaged.
-_OF_PAGES = "*** in database"
 _PAGE_SIZE_AT, _MOST_PAGES = 16, 1 << 32
 _MOST_NAMED = 8
+_LACKING = f"{parquet_export.STRINGS} lacks"
 _AGAIN = "Export the report again with `nsys export --type sqlite`."
 
 
@@ -70,18 +71,17 @@ _AGAIN = "Export the report again with `nsys export --type sqlite`."
 class Export:
     """An open export: its file, the connection, and the columns of each of its tables, with the `words` of their types.
 
-    No table has more rows than `most_rows`. `limits`: the last rowid that can be read of a table with a damaged page.
-    `refused`: tables that are not read, and why, and `damaged`: what is lost of those of which not all can be read;
-    both are a loss where one is asked for. `lost`: what was found to be damaged.
+    No table has more rows than `most_rows`. `refused`: tables that are not read, and why, and `damaged`: what can be
+    read, and how much is lost, of those of which not all can be; both are a loss where one is asked for. `lost`: what
+    was found to be damaged.
     """
 
     path: Path
     connection: sqlite3.Connection
     tables: Mapping[str, frozenset[str]]
     most_rows: int
-    limits: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
-    damaged: Mapping[str, Lost] = field(default_factory=dict)
+    damaged: Mapping[str, Readable] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
     words: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
@@ -156,7 +156,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 @contextmanager
 def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
     """The export at `path`, a database or a table of a directory of Parquet, closed at the end; of tables with damaged
-    pages what stands before these.
+    pages the rows in all others.
 
     Raises TraceError, also for what goes wrong inside the block, if the file is empty, no SQLite database, cut short,
     broken, not finished (a journal or a write-ahead log with changes lies beside it) or no export of Nsight Systems.
@@ -170,23 +170,25 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
         if is_damaged:
             connection.execute("PRAGMA writable_schema = ON")  # SQLite leaves out what it cannot read of the schema
         size = _bound(connection)
-        found = _schema(path, connection, is_damaged)
+        with _pages(path) as page:
+            found = _schema(path, connection, page, is_damaged)
+            damaged = _damaged(connection, found, page) if is_damaged else {}
         tables, refused = found.tables, found.refused
-        limits, damaged = _limits(connection, found) if is_damaged else ({}, {})
         lost += found.lost
         if found.is_without_table and not lost and not damaged and DAMAGED not in refused.values():
             lost.append(Lost(Loss.TABLES, 1, None, "whose pages the schema does not lead to"))
         if refused.get(parquet_export.STRINGS) in (COMPUTED, SHADOWED):
             reason = "computed columns" if refused[parquet_export.STRINGS] == COMPUTED else SHADOWED
             raise TraceError(f"{path} is no Nsight Systems export: {parquet_export.STRINGS} has {reason}. {_AGAIN}")
-        readable = {name: columns for name, columns in tables.items() if limits.get(name) != 0 and name not in refused}
+        gone = {*refused, *(name for name, each in damaged.items() if each.is_gone)}
+        readable = {name: columns for name, columns in tables.items() if name not in gone}
         if parquet_export.STRINGS not in readable:
             raise TraceError(f"{what}: {parquet_export.STRINGS} cannot be read. {_AGAIN}")
         name = parquet_export.FOLDERS.sub("", path.parent.name)
         source = path.parent.with_name(name) if is_parquet and name else path
-        yield Export(source, connection, readable, size, limits, refused, damaged, lost, found.words)
+        yield Export(source, connection, readable, size, refused, damaged, lost, found.words)
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise TraceError(f"{what}: {_first_line(error)}. {_AGAIN}") from None
+        raise TraceError(f"{what}: {first_line(error)}. {_AGAIN}") from None
     finally:
         connection.close()
 
@@ -231,64 +233,46 @@ def is_whole(path: Path) -> bool:
                 "SELECT 1 FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
                 "WHERE m.type = 'table' AND c.hidden IN (2, 3) LIMIT 1"
             ).fetchone()
-            return bool(computed) or not _wrong_pages(connection, "1")
+            return bool(computed) or not wrong_pages(connection, "1")
     except (sqlite3.Error, UnicodeDecodeError, OSError):  # which the reader meets too, and tells
         return False
 
 
-def _wrong_pages(connection: sqlite3.Connection, of: str) -> str:
-    """What SQLite finds wrong with pages: with as many as `of` says, or with those of that table. It computes all
-    columns for that, so there must be none that are not stored."""
-    connection.execute("PRAGMA ignore_check_constraints = ON")
-    try:
-        found = [decoded(text) or "" for (text,) in connection.execute(f"PRAGMA quick_check({of})")]
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        return _first_line(error)
-    return next((text for text in found if text.startswith(_OF_PAGES)), "")  # others are of values
-
-
-def _limits(connection: sqlite3.Connection, found: Schema) -> tuple[dict[str, int], dict[str, Lost]]:
-    """The last row before the first that cannot be read of each table that has such, 0 if that is the first; and what
-    is lost of each table of which a page is damaged."""
-    limits: dict[str, int] = {}
+def _damaged(connection: sqlite3.Connection, found: Schema, page: Page | None) -> dict[str, Readable]:
+    """What can be read of each table of which not all can, or is known to be there."""
     damaged = {}
-    for table in sorted({*found.tables} - {*found.refused}):
-        last = 0
-        try:
-            # The length of a value is known without the pages that it goes on in, its last byte is not.
-            names = [name.decode("utf-8", "replace") for (_, name, *_) in connection.execute(_info(table))]
-            ends = ", ".join(f'substr("{name}", -1)' for name in names)
-            after = f"rowid > {MISSING}"  # as the columns are read: in damaged pages SQLite may find other rows without
-            rows_in_order = connection.execute(
-                f'SELECT rowid, {ends} FROM "{table}" NOT INDEXED WHERE {after} ORDER BY rowid'
-            )
-            for number, row in enumerate(rows_in_order):
-                if number and row[0] <= last:
-                    last = 0  # no condition tells the rows before the first repeated one
-                    raise sqlite3.DatabaseError(_REPEATED)
-                last = row[0]
-            evidence = f"{table} has damaged pages" if _wrong_pages(connection, f'"{table}"') else ""
-        except (sqlite3.DatabaseError, UnicodeDecodeError):
-            limits[table] = last
-            evidence = f"{table} is damaged after {last:,} rows"
-        if evidence:
-            damaged[table] = Lost(Loss.TABLES, 1, len(found.tables), evidence)
-    return limits, damaged
+    for name in sorted({*found.tables} - {*found.refused}):
+        columns = sorted(found.tables[name])
+        each = readable(connection, page, Table(name, columns, found.roots.get(name, 0), name not in found.with_keys))
+        if each is not None:
+            damaged[name] = each
+    return damaged
 
 
-def _info(table: str) -> str:
-    return f'PRAGMA table_info("{table}")'
+def _count_refused(export: Export, pattern: str, of_events: bool = False) -> None:
+    """Count tables that are called as `pattern` says and are not read, or not whole, as lost; of those whose rows are
+    events these, where it is known how many."""
+    names = [name for name in (*sorted(export.refused), *export.damaged) if re.fullmatch(pattern, name)]
+    export.lost.extend(lost for name in names if (lost := _lost_of(export, name, of_events)))
 
 
-def _count_refused(export: Export, pattern: str) -> None:
-    """Count tables that are called as `pattern` says and are not read, or not whole, as lost."""
-    export.lost.extend(lost for name, lost in _lost_of(export).items() if re.fullmatch(pattern, name))
-
-
-def _lost_of(export: Export) -> dict[str, Lost]:
-    """What is lost of each table that is not read, or not whole, if it is needed."""
-    refused = {name: Lost(Loss.TABLES, 1, None, f"{why}: {name}") for name, why in sorted(export.refused.items())}
-    return {**refused, **export.damaged}
+def _lost_of(export: Export, name: str, of_events: bool) -> Lost | None:
+    """What is lost of a table that is not read, or not whole, None where nothing is."""
+    if name in export.refused:
+        return Lost(Loss.TABLES, 1, None, f"{export.refused[name]}: {name}")
+    each = export.damaged[name]
+    evidence = f"{name} has damaged pages"
+    if each.lost == 0:
+        return None
+    if each.lost is None:
+        evidence += "; how many rows these held is not known"
+    elif not each.is_exact:
+        evidence += ", which held no more than these"
+    elif not of_events:
+        evidence += f", which held {each.lost:,} of {each.total:,} rows"
+    if of_events and each.lost is not None:
+        return Lost(Loss.EVENTS, each.lost, each.total, evidence)
+    return Lost(Loss.TABLES, 1, len({*export.tables, *export.damaged, *export.refused}), evidence)
 
 
 def count_lost_columns(export: Export, table: str, names: Sequence[str]) -> None:
@@ -301,10 +285,14 @@ def count_lost_columns(export: Export, table: str, names: Sequence[str]) -> None
 
 def unneeded(export: Export) -> list[str]:
     """The note on damaged tables that were not asked for, after all others were."""
+    names = [name for name, why in export.refused.items() if why == DAMAGED]
+    names += [name for name, each in export.damaged.items() if each.lost != 0]
+    if any((lost.evidence or "").startswith(_LACKING) for lost in export.lost):
+        names = [name for name in names if name != parquet_export.STRINGS]
     spared = [
         name
-        for name, lost in _lost_of(export).items()
-        if lost not in export.lost and export.refused.get(name, DAMAGED) == DAMAGED
+        for name in names
+        if not any(_lost_of(export, name, of_events) in export.lost for of_events in (True, False))
     ]
     more = f" and {len(spared) - _MOST_NAMED} more" if len(spared) > _MOST_NAMED else ""
     named = ", ".join(spared[:_MOST_NAMED])
@@ -337,14 +325,10 @@ def _check_file(path: Path) -> None:
             )
 
 
-def _schema(path: Path, connection: sqlite3.Connection, is_damaged: bool) -> Schema:
+def _schema(path: Path, connection: sqlite3.Connection, page: Page | None, is_damaged: bool) -> Schema:
     """What the tables of a file, or of a directory of Parquet, are; TraceError if they are none of an Nsight Systems
     export."""
-    if path.suffix in parquet_export.SUFFIXES:
-        found = schema(connection, None, is_damaged)
-    else:
-        with files.opened(path) as file:
-            found = schema(connection, partial(_page, file), is_damaged)
+    found = schema(connection, page, is_damaged)
     if "StringTable" in found.tables and any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in found.tables):
         raise TraceError(f"{path} is a profile of nvprof, not an Nsight Systems export. Profile with nsys instead.")
     if parquet_export.STRINGS not in {*found.tables, *found.refused} and not is_damaged:
@@ -354,6 +338,16 @@ def _schema(path: Path, connection: sqlite3.Connection, is_damaged: bool) -> Sch
             "Give a file that `nsys export --type sqlite` wrote."
         )
     return found
+
+
+@contextmanager
+def _pages(path: Path) -> Iterator[Page | None]:
+    """What gives the bytes of a page of a database, None for a directory of Parquet."""
+    if path.suffix in parquet_export.SUFFIXES:
+        yield None
+        return
+    with files.opened(path) as file:
+        yield partial(_page, file)
 
 
 def _page(file: BinaryIO, number: int) -> bytes:
@@ -373,7 +367,7 @@ def tables_of(export: Export, *names: str) -> list[str]:
     tables = []
     for name in names:
         pattern = rf"{name}(?:_V(\d{{1,9}}))?"
-        _count_refused(export, pattern)
+        _count_refused(export, pattern, of_events=True)
         versions = [match for table in export.tables if (match := re.fullmatch(pattern, table))]
         if versions:
             tables.append(max(versions, key=lambda match: (match[1] is None, int(match[1] or 0)))[0])
@@ -395,32 +389,19 @@ def integers(
     absent, and NULL in those of which some exports have `all_or_none`, where others are not. `where` is a condition in
     SQL.
     """
-    # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
-    # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
     count_lost_columns(export, table, columns)
     have = [name for name in columns if name in export.tables[table]]
-    texts_of = "".join(f'group_concat(ifnull("{name}", :missing)), ' for name in have)
-    own = ", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)])
-    of_rows = _select(export, own, table, where, after=":after")
-    last = f" LIMIT {_ROWS_AT_ONCE}"
-    query = f"SELECT {texts_of} count(*), min(at_row), max(at_row) FROM ({of_rows}{last})"
     parts: list[list[NDArray[np.int64]]] = [[] for _ in have]
     bad = dict.fromkeys(have, 0)
-    rows_read, before, at = 0, MISSING, MISSING
-    while (chunk := export.connection.execute(query, {"missing": MISSING, "after": at}).fetchone())[-3]:
-        *text_of_columns, length, first, at = chunk
+    rows_read = 0
+    for text_of_columns, length, of_rows, bounds in _chunks(export, table, have, where):
         rows_read += length
-        is_behind = rows_read > length and first <= before
-        if is_behind or length > at - first + 1 or rows_read > export.most_rows:
-            raise sqlite3.DatabaseError(_REPEATED)
         for name, part, text in zip(have, parts, text_of_columns, strict=True):
             column = _parsed(text, length)
             if column is None:
-                cursor = export.connection.execute(of_rows + last, {"after": before})
-                column, bad_here = _integers_of(cursor, name)
+                column, bad_here = _integers_of(export.connection.execute(of_rows, bounds), name)
                 bad[name] += bad_here
             part.append(column)
-        before = at
     values = {name: np.concatenate([_NOTHING, *part]) for name, part in zip(have, parts, strict=True)}
     for name in have:
         nulls = int((values[name] == MISSING).sum()) - bad[name]
@@ -437,6 +418,38 @@ def integers(
         if rows_read and name not in have:
             export.lost.append(Lost(Loss.DETAILS, rows_read, rows_read, f"{table}.{name} is missing"))
     return {name: values.get(name, np.full(rows_read, MISSING, np.int64)) for name in columns}
+
+
+def _chunks(
+    export: Export, table: str, have: Sequence[str], where: str
+) -> Iterator[tuple[list[bytes], int, str, Mapping[str, int]]]:
+    """Some rows of a table at a time: the values of each of its columns `have` as a text, separated by commas, how many
+    rows these are, and the query for them with its parameters."""
+    # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
+    # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
+    texts_of = "".join(f'group_concat(ifnull("{name}", :missing)), ' for name in have)
+    own = ", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)])
+    whole = table not in export.damaged or export.damaged[table].stretches is None
+    queries = [] if whole else _selects(export, own, table, where)
+    after = f"{_select(own, table, where, after=':after')} LIMIT {_ROWS_AT_ONCE}"
+    rows_read, before = 0, MISSING
+    while whole or queries:
+        of_rows = after if whole else queries.pop(0)
+        query = f"SELECT {texts_of} count(*), min(at_row), max(at_row) FROM ({of_rows})"
+        bounds = {"after": before} if whole else {}
+        *text_of_columns, length, first, at = export.connection.execute(
+            query, {**bounds, "missing": MISSING}
+        ).fetchone()
+        if not length and whole:
+            return
+        if not length:
+            continue
+        is_behind = rows_read > 0 and first <= before
+        rows_read += length
+        if is_behind or length > at - first + 1 or rows_read > export.most_rows:
+            raise sqlite3.DatabaseError(_REPEATED)
+        yield text_of_columns, length, of_rows, bounds
+        before = at
 
 
 def _without_odd(name: str, values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
@@ -482,22 +495,37 @@ def texts(export: Export, table: str, column: str, where: str = "") -> list[byte
         if table in export.tables:
             count_lost_columns(export, table, [column])
         return []
-    values = [value for (value,) in _fetched(export, _select(export, f'"{column}"', table, where))]
+    values = [value for (value,) in _fetched(export, _selects(export, f'"{column}"', table, where))]
     return [value if isinstance(value, bytes | None) else str(value).encode() for value in values]
 
 
-def _fetched(export: Export, query: str) -> list[tuple[Any, ...]]:
-    """The rows that a query on one table gives."""
-    found = export.connection.execute(query).fetchmany(export.most_rows + 1)
-    if len(found) > export.most_rows:
-        raise sqlite3.DatabaseError(_REPEATED)
+def _fetched(export: Export, queries: Iterable[str]) -> list[tuple[Any, ...]]:
+    """The rows that queries on one table give."""
+    found: list[tuple[Any, ...]] = []
+    for query in queries:
+        found += export.connection.execute(query).fetchmany(export.most_rows + 1)
+        if len(found) > export.most_rows:
+            raise sqlite3.DatabaseError(_REPEATED)
     return found
 
 
-def _select(export: Export, what: str, table: str, where: str, after: str = "") -> str:
+def _selects(export: Export, what: str, table: str, where: str = "") -> list[str]:
+    """The queries for `what` of the rows of a table, one after the other: of one with damaged pages one for each
+    stretch that can be read, which asks for no row behind it."""
+    stretches = export.damaged[table].stretches if table in export.damaged else None
+    if stretches is None:
+        return [_select(what, table, where)]
+    only = f" WHERE {where}" if where else ""
+    return [
+        f'SELECT {what} FROM (SELECT rowid, * FROM "{table}" NOT INDEXED WHERE rowid >= {first} ORDER BY rowid '
+        f"LIMIT {count}){only} ORDER BY rowid"
+        for first, count in stretches
+    ]
+
+
+def _select(what: str, table: str, where: str, after: str = "") -> str:
     # In this order always, so that columns which were asked for one after the other fit together.
-    limit = f"rowid <= {export.limits[table]}" if table in export.limits else ""
-    conditions = [f"({condition})" for condition in (where, f"rowid > {after}" if after else "", limit) if condition]
+    conditions = [f"({condition})" for condition in (where, f"rowid > {after}" if after else "") if condition]
     only = " WHERE " + " AND ".join(conditions) if conditions else ""
     return f'SELECT {what} FROM "{table}" NOT INDEXED{only} ORDER BY rowid'  # an index that is damaged gives other rows
 
@@ -507,24 +535,32 @@ def strings(export: Export, ids: NDArray[np.int64], never_empty: bool = False) -
 
     Those that do not are counted, and so are texts without a letter where they are `never_empty`.
     """
-    _count_refused(export, parquet_export.STRINGS)
     wanted_ids = np.sort(pd.unique(ids[ids != MISSING])).tolist()
-    limit = f" AND rowid <= {export.limits[parquet_export.STRINGS]}" if parquet_export.STRINGS in export.limits else ""
     texts_by_id: dict[int, str] = {}
     nulls = 0
-    for at in range(0, len(wanted_ids), _IDS_AT_ONCE):
-        chunk = ",".join(map(str, wanted_ids[at : at + _IDS_AT_ONCE]))
-        for key, value in export.connection.execute(
-            "SELECT id, CASE typeof(value) WHEN 'blob' THEN NULL ELSE value END "  # which no name is
-            f"FROM {parquet_export.STRINGS} NOT INDEXED WHERE id IN ({chunk}){limit}"
-        ):
-            texts_by_id[key] = decoded(value) or ""
-            nulls += value is None or (never_empty and not texts_by_id[key])
+    for key, value in _strings(export, wanted_ids):
+        texts_by_id[key] = decoded(value) or ""
+        nulls += value is None or (never_empty and not texts_by_id[key])
     missing = len(wanted_ids) - len(texts_by_id) + nulls
     if missing > 0:
-        evidence = f"{parquet_export.STRINGS} lacks {missing:,} of the {len(wanted_ids):,} names that events have"
+        evidence = f"{_LACKING} {missing:,} of the {len(wanted_ids):,} names that events have"
         export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
     return texts_by_id
+
+
+def _strings(export: Export, wanted_ids: list[int]) -> Iterator[tuple[int, object]]:
+    """The ids and texts of the strings of these ids."""
+    of_names = "id, CASE typeof(value) WHEN 'blob' THEN NULL ELSE value END"  # which no name is
+    if parquet_export.STRINGS in export.damaged:  # to ask for an id in a damaged page is an error
+        wanted = {*wanted_ids}
+        for query in _selects(export, of_names, parquet_export.STRINGS):
+            yield from (row for row in export.connection.execute(query) if row[0] in wanted)
+        return
+    for at in range(0, len(wanted_ids), _IDS_AT_ONCE):
+        chunk = ",".join(map(str, wanted_ids[at : at + _IDS_AT_ONCE]))
+        yield from export.connection.execute(
+            f"SELECT {of_names} FROM {parquet_export.STRINGS} NOT INDEXED WHERE id IN ({chunk})"
+        )
 
 
 def decoded(value: object) -> str | None:
@@ -541,8 +577,10 @@ def rows(export: Export, table: str, *columns: str) -> list[tuple[object, ...]]:
     count_lost_columns(export, table, columns)
     selected = ", ".join(f'"{name}"' if name in have else "NULL" for name in columns)
     of_bytes = " + ".join(f"(typeof(\"{name}\") = 'blob')" for name in columns if name in have) or "0"
-    limit = f" WHERE rowid <= {export.limits[table]}" if table in export.limits else ""
-    found = _fetched(export, f'SELECT {of_bytes}, {selected} FROM "{table}" NOT INDEXED{limit}')
+    what = f"{of_bytes}, {selected}"
+    is_whole = table not in export.damaged
+    queries = [f'SELECT {what} FROM "{table}" NOT INDEXED'] if is_whole else _selects(export, what, table)
+    found = _fetched(export, queries)
     if damaged := sum(row[0] for row in found):
         evidence = f"{table} contains bytes where texts or numbers belong"
         export.lost.append(Lost(Loss.DETAILS, damaged, len(found), evidence))
@@ -556,19 +594,16 @@ def count_odd_types(export: Export, table: str, column: str, kinds: Sequence[str
         return
     right = ", ".join(f"'{kind}'" for kind in kinds)
     kind_of = f'typeof("{column}")'
-    found = _fetched(export, _select(export, "rowid", table, f"{kind_of} NOT IN ({right}, 'null')"))
-    others = f'SELECT 1 FROM "{table}" NOT INDEXED WHERE {kind_of} IN ({right}) LIMIT 1'
-    if found and export.connection.execute(others).fetchone():
+    found = _fetched(export, _selects(export, "rowid", table, f"{kind_of} NOT IN ({right}, 'null')"))
+    others = _selects(export, "1", table, f"{kind_of} IN ({right})")
+    if found and any(export.connection.execute(f"{query} LIMIT 1").fetchone() for query in others):
         evidence = f"{table}.{column} contains values that are no {' or '.join(kinds)}"
         export.lost.append(Lost(Loss.DETAILS, len(found), None, evidence))
 
 
 def has_rows(export: Export, table: str) -> bool:
     """Whether a table holds anything."""
+    stretches = export.damaged[table].stretches if table in export.damaged else None
+    if stretches is not None:
+        return bool(stretches)
     return export.connection.execute(f'SELECT 1 FROM "{table}" NOT INDEXED LIMIT 1').fetchone() is not None
-
-
-def _first_line(error: sqlite3.Error | UnicodeDecodeError) -> str:
-    # Python fails to decode SQLite's message where it quotes broken bytes of the file.
-    text = error.object.decode("utf-8", "replace") if isinstance(error, UnicodeDecodeError) else str(error)
-    return text.partition("\n")[0].rstrip(".")

@@ -1,0 +1,260 @@
+"""Exports of which pages are damaged: each row that SQLite can be brought to read is read, and the others are counted.
+
+What can be read a brute-force oracle tells, which asks SQLite for each row of the whole export by its number.
+"""
+
+import random
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.readers.nsys.exports import Tables, rows
+from tracekit.errors import TraceError
+from tracekit.readers import nsys
+from tracekit.readers.nsys import sqlite_export
+
+PAGE = 512
+KERNELS, CALLS, RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+COUNT = 1500
+
+
+def many() -> Tables:
+    """Kernels, their launches, and ranges of which some have names that go on in other pages."""
+    tables = Tables()
+    for at in range(COUNT):
+        tables.call("cudaLaunchKernel_v7000", 100 * at, 100 * at + 10, at + 1)
+        tables.kernel(f"k{at % 7}", 100 * at + 20, 100 * at + 60, correlationId=at + 1)
+        tables.range("r" + "x" * (1200 if at % 40 == 0 else 3), 100 * at, 100 * at + 90)
+    return tables
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory):
+    return many().write(tmp_path_factory.mktemp("whole") / "report.sqlite", page_size=PAGE)
+
+
+def connected(path):
+    connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    connection.text_factory = bytes
+    connection.execute("PRAGMA writable_schema = ON")
+    return connection
+
+
+def table_rows(path, table):
+    """The rows of a whole table by their numbers."""
+    with closing(connected(path)) as base:
+        return {number: row for number, *row in base.execute(f'SELECT rowid, * FROM "{table}"')}
+
+
+def readable_rows(path, table, whole):
+    """The numbers of the rows that SQLite can be brought to read, one after the other."""
+    found = []
+    with closing(connected(path)) as base:
+        for number, row in whole.items():
+            try:
+                one = base.execute(f'SELECT * FROM "{table}" NOT INDEXED WHERE rowid = ?', (number,)).fetchone()
+            except (sqlite3.DatabaseError, UnicodeDecodeError):
+                continue
+            if one is not None and one[0] == row[0]:
+                found.append(number)
+    return found
+
+
+def root_of(path, table):
+    with closing(connected(path)) as base:
+        return base.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+
+
+def page_of(data, number):
+    return data[(number - 1) * PAGE : number * PAGE]
+
+
+def pages_below(data, number):
+    """The pages below one of a table, in the order of the rows."""
+    page = page_of(data, number)
+    if page[0] != 5:
+        return []
+    places = [int.from_bytes(page[12 + 2 * at : 14 + 2 * at], "big") for at in range(int.from_bytes(page[3:5], "big"))]
+    return [int.from_bytes(page[place : place + 4], "big") for place in [*places, 8]]
+
+
+def leaves(path, table):
+    """The pages of the rows of a table, in their order."""
+    data = path.read_bytes()
+    level = [root_of(path, table)]
+    while data[(level[0] - 1) * PAGE] == 5:
+        level = [below for number in level for below in pages_below(data, number)]
+    return level
+
+
+def damaged(path, directory, *numbers, by=bytes(PAGE)):
+    """A copy of an export of which other bytes stand in some pages."""
+    data = bytearray(path.read_bytes())
+    for number in numbers:
+        data[(number - 1) * PAGE : number * PAGE] = by
+    copy = directory / "report.sqlite"
+    copy.write_bytes(data)
+    return copy
+
+
+def losses(trace):
+    return rows(trace.losses, "what", "lost", "total")
+
+
+@pytest.mark.parametrize("by", [bytes(PAGE), b"\xff" * PAGE, b"\x0d" + bytes(PAGE - 1)])
+@pytest.mark.parametrize("table", [KERNELS, CALLS, RANGES])
+def test_a_damaged_page_costs_its_own_rows_which_are_counted(export, tmp_path, table, by):
+    of_table = leaves(export, table)
+    whole = table_rows(export, table)
+    for number in (of_table[0], of_table[3], of_table[-2]):
+        path = damaged(export, tmp_path, number, by=by)
+        left = len(readable_rows(path, table, whole))
+        assert 0 < COUNT - left < 30
+        trace = nsys.read(path)
+        assert losses(trace) == [["events", COUNT - left, COUNT]]
+        counts = {KERNELS: len(trace.events), CALLS: len(trace.launches), RANGES: len(trace.spans)}
+        assert counts[table] == left
+
+
+def test_of_rows_behind_all_that_can_be_read_no_more_are_counted_than_a_page_holds(export, tmp_path):
+    path = damaged(export, tmp_path, leaves(export, KERNELS)[-1])
+    left = len(readable_rows(path, KERNELS, table_rows(export, KERNELS)))
+    trace = nsys.read(path)
+    ((what, lost, total),) = losses(trace)
+    assert (what, len(trace.events), total) == ("events", left, left + lost)
+    assert COUNT - left <= lost < 30
+    assert "which held no more than these" in trace.notes[0]
+
+
+def test_a_damaged_page_above_others_costs_the_rows_below_it(export, tmp_path):
+    inner = pages_below(export.read_bytes(), root_of(export, KERNELS))
+    assert len(pages_below(export.read_bytes(), inner[0])) > 1
+    whole = table_rows(export, KERNELS)
+    path = damaged(export, tmp_path, inner[0])
+    left = len(readable_rows(path, KERNELS, whole))
+    trace = nsys.read(path)
+    assert len(trace.events) == left < COUNT
+    assert losses(trace)[0] == ["events", COUNT - left, COUNT]
+
+
+def test_a_table_of_which_no_row_can_be_read_is_lost(export, tmp_path):
+    trace = nsys.read(damaged(export, tmp_path, root_of(export, RANGES)))
+    assert len(trace.events) == COUNT
+    assert losses(trace) == [["tables", 1, 4]]
+    assert "how many rows these held is not known" in trace.notes[0]
+
+
+def _goes_on(data, number):
+    page = page_of(data, int.from_bytes(number, "big"))
+    return number[:2] == bytes(2) and page[2:4] != bytes(2) and page[4:8] == b"xxxx"
+
+
+def test_a_page_that_one_long_row_goes_on_in_costs_that_row(export, tmp_path):
+    data = export.read_bytes()
+    below = {number.to_bytes(4, "big"): number for number in range(2, len(data) // PAGE + 1)}
+    # A row that goes on ends with the number of that page, and that page begins with the number of the next.
+    first = page_of(data, leaves(export, RANGES)[0])
+    overflow = next(below[first[at : at + 4]] for at in range(PAGE - 4, 0, -1) if _goes_on(data, first[at : at + 4]))
+    path = damaged(export, tmp_path, overflow)
+    assert len(readable_rows(path, RANGES, table_rows(export, RANGES))) == COUNT - 1
+    trace = nsys.read(path)
+    assert len(trace.spans) == COUNT - 1
+    assert losses(trace) == [["events", 1, COUNT]]
+
+
+def test_a_page_of_another_table_in_the_place_of_one_is_not_read(export, tmp_path):
+    first = leaves(export, CALLS)[0]
+    path = damaged(export, tmp_path, leaves(export, KERNELS)[0], by=page_of(export.read_bytes(), first))
+    left = len(readable_rows(path, KERNELS, table_rows(export, KERNELS)))
+    trace = nsys.read(path)
+    assert len(trace.events) == left < COUNT
+    assert losses(trace)[0] == ["events", COUNT - left, COUNT]
+
+
+def test_damaged_names_that_no_event_has_are_no_loss_and_others_are(tmp_path):
+    tables = many()
+    for number in range(200):
+        tables.string(f"not the name of anything {number}")
+    export = tables.write(tmp_path / "whole.sqlite", page_size=PAGE)
+    *_, middle, _ = leaves(export, "StringIds")
+    trace = nsys.read(damaged(export, tmp_path, middle))
+    assert not len(trace.losses)
+    assert "Damaged in the export, but not needed: StringIds." in trace.notes
+    assert trace.events["name"].unique().tolist() == [f"k{at}" for at in range(7)]
+    trace = nsys.read(damaged(export, tmp_path, leaves(export, "StringIds")[0]))
+    assert "tables" in trace.losses["what"].tolist()
+    assert not any("not needed" in note for note in trace.notes)
+
+
+def test_a_damaged_index_costs_nothing(export, tmp_path):
+    path = tmp_path / "report.sqlite"
+    path.write_bytes(export.read_bytes())
+    with closing(sqlite3.connect(path)) as base:
+        base.execute(f"CREATE INDEX by_start ON {KERNELS} (start)")
+        base.commit()
+    whole = nsys.read(path)
+    trace = nsys.read(damaged(path, tmp_path, pages_below_index(path)[1]))
+    assert not len(trace.losses)
+    assert trace.events.equals(whole.events)
+
+
+def pages_below_index(path):
+    data, root = path.read_bytes(), root_of(path, "by_start")
+    page = page_of(data, root)
+    places = [int.from_bytes(page[12 + 2 * at : 14 + 2 * at], "big") for at in range(int.from_bytes(page[3:5], "big"))]
+    return [int.from_bytes(page[place : place + 4], "big") for place in places]
+
+
+def test_rows_that_were_deleted_are_not_counted_as_lost(export, tmp_path):
+    path = tmp_path / "cut.sqlite"
+    path.write_bytes(export.read_bytes())
+    with closing(sqlite3.connect(path)) as base:
+        base.execute(f"DELETE FROM {RANGES} WHERE rowid % 3 = 0")
+        base.commit()
+    whole = table_rows(path, RANGES)
+    damaged_path = damaged(path, tmp_path, leaves(path, RANGES)[2])
+    left = len(readable_rows(damaged_path, RANGES, whole))
+    trace = nsys.read(damaged_path)
+    ((what, lost, _),) = losses(trace)
+    assert what == "events"
+    assert len(whole) - left <= lost < COUNT // 4
+    assert "no more than these" in trace.notes[0]
+
+
+def _random_damage(data, random_numbers):
+    data = bytearray(data)
+    for _ in range(random_numbers.randint(1, 3)):
+        at, other = (PAGE * random_numbers.randrange(1, len(data) // PAGE) for _ in range(2))
+        here = bytes(data[at : at + PAGE])
+        kind = random_numbers.choice(["zeros", "garbage", "swapped"])
+        if kind == "swapped":
+            data[at : at + PAGE], data[other : other + PAGE] = data[other : other + PAGE], here
+        else:
+            data[at : at + PAGE] = bytes(PAGE) if kind == "zeros" else random_numbers.randbytes(PAGE)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_all_rows_that_can_be_read_are_and_all_others_are_counted(export, tmp_path, seed):
+    path = tmp_path / "report.sqlite"
+    path.write_bytes(_random_damage(export.read_bytes(), random.Random(seed)))
+    whole = {table: table_rows(export, table) for table in (KERNELS, CALLS, RANGES)}
+    try:
+        with sqlite_export.opened(path, is_damaged=True) as found:
+            for table, expected in whole.items():
+                left = readable_rows(path, table, expected)
+                starts = sqlite_export.integers(found, table, ("start",))["start"] if table in found.tables else []
+                assert [*starts] == [expected[number][0] for number in left], table
+                if not (told := found.damaged.get(table)):
+                    assert len(left) == COUNT or found.lost
+                elif told.lost is not None:
+                    assert told.lost == COUNT - len(left) or (not told.is_exact and told.lost > COUNT - len(left))
+    except TraceError:
+        pass
+    try:
+        trace = nsys.read(path)
+    except TraceError:  # of a page that all of the file rests on
+        return
+    is_whole = len(trace.events) == len(trace.spans) == COUNT and trace.events["name"].nunique() == 7
+    assert is_whole or len(trace.losses)
