@@ -276,6 +276,16 @@ def test_a_file_mangled_by_a_text_encoding_fails_with_one_sentence(tmp_path):
         read(path)
 
 
+def test_what_seems_to_go_on_behind_its_end_and_is_no_plane_is_not_called_cut(tmp_path):
+    path = tmp_path / "h.xplane.pb"
+    whole = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 20, 1).text()
+    raw = write(path, whole).read_bytes()
+    for content in (b"\nno trace but a text of several words\n", raw[:10] + bytes(9)):
+        path.write_bytes(content)
+        with pytest.raises(TraceError, match="is corrupt or not an XSpace"):
+            read(path)
+
+
 @traces.needs_real
 def test_a_real_file_mangled_by_a_text_encoding_fails_with_one_sentence():
     path = traces.xspace("xplane/corrupt")
@@ -373,8 +383,9 @@ def test_device_traces_cut_between_planes_are_noted_and_whole_ones_are_not(tmp_p
 def test_of_a_file_cut_inside_a_plane_the_planes_before_it_are_read(tmp_path, path):
     raw = path.read_bytes()
     first, *ends = planes(raw)
-    with pytest.raises(TraceError, match="is corrupt or not an XSpace"):
-        cut(tmp_path, raw, first - 1)
+    for end in (first - 1, first // 2):
+        with pytest.raises(TraceError, match=r"is cut short: it has [\d,]+ bytes, and [\d,]+ more"):
+            cut(tmp_path, raw, end)
     for before, end in pairwise([first, *ends]):
         cut(tmp_path, raw, before)
         whole = read(tmp_path / "host.xplane.pb")

@@ -4,6 +4,7 @@ Schema: tsl/profiler/protobuf/xplane.proto; field numbers are asserted in tests 
 loops at the end are in numba's subset of Python: plain on small files, compiled on large ones.
 """
 
+import codecs
 import errno
 import mmap
 import os
@@ -76,6 +77,8 @@ _TYPES_IN_METADATA: dict[str, type] = {
     "Hlo Proto": bytes,
 }
 _CUT = "its gzip stream ends early"
+# The fields of a plane: its id, its name, its lines, and what they and it are told by.
+_OF_PLANE = {1: protobuf.VARINT, **dict.fromkeys((2, 3, 4, 5, 6), protobuf.LENGTH)}
 
 # So many names of stats are Python's at once.
 _NAMES = 1 << 14
@@ -313,7 +316,9 @@ def read(
         try:
             space = _space(content, wanted, keep)
         except protobuf.Broken as broken:
-            raise (_not_unpacked(path) if content.is_cut else error(path, broken)) from None
+            raise (
+                _not_unpacked(path) if content.is_cut else _cut_short(path, content) or error(path, broken)
+            ) from None
     return replace(space, lost=[*space.lost, Lost(Loss.PLANES, None, None, _CUT)]) if content.is_cut else space
 
 
@@ -323,6 +328,34 @@ def error(path: Path, broken: protobuf.Broken) -> TraceError:
         f"{path} is corrupt or not an XSpace: the bytes at offset {broken.args[0]} are not a valid message. "
         "Copy the file again, in binary mode, or capture the trace again."
     )
+
+
+def _cut_short(path: Path, content: "_Content") -> TraceError | None:
+    """What to tell the user of a file that ends within its first plane, None of any other: one that is damaged, or no
+    XSpace, may seem to go on behind its end too, but does not hold the fields of a plane up to there, or is a text."""
+    buf = content.buf
+    content.until(len(buf))
+    start = _after_varint(buf, 1)
+    if buf[0] != 1 << 3 | protobuf.LENGTH or start >= len(buf):
+        return None
+    with suppress(UnicodeDecodeError):  # a copy as text left no other bytes
+        codecs.getincrementaldecoder("utf-8")().decode(bytes(buf[:_PIECE]))
+        return None
+    with suppress(protobuf.Broken):
+        missing = start + protobuf.varint(buf, 1, start)[0] - len(buf)
+        at = start
+        with suppress(protobuf.Broken):
+            for number, wire_type, _, end in protobuf.fields(buf, start, len(buf)):
+                if _OF_PLANE.get(number) != wire_type:
+                    return None
+                at = end
+        is_field = at == len(buf) or _OF_PLANE.get(int(buf[at]) >> 3) == int(buf[at]) & 7
+        if missing > 0 and at > start and is_field:
+            return TraceError(
+                f"{path} is cut short: it has {len(buf):,} bytes, and {missing:,} more of its first plane alone are "
+                "missing. Copy the file again, or capture the trace again."
+            )
+    return None
 
 
 @contextmanager
