@@ -355,7 +355,8 @@ def _damaged(trace: Trace) -> str:
     ]
     more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
     if damaged:
-        return f"{trace.source} {'is not whole' if _lacks_steps_alone(trace) else 'is damaged'}: {damaged[0]}{more}"
+        what = "is not whole" if _damage_of(trace) <= {Loss.STEPS, Loss.ABSENT} else "is damaged"
+        return f"{trace.source} {what}: {damaged[0]}{more}"
     for row in records(trace.losses[trace.losses["what"] == Loss.LAUNCHED].head(1)):
         why = f" ({row['evidence']})" if row["evidence"] else ""
         return f"{trace.source} is not whole: {unanswered(row['lost'], row['total'])}{why}."
@@ -368,17 +369,20 @@ def _damaged(trace: Trace) -> str:
     return f"{trace.source} is not whole: {lacks}{loss['evidence']}."
 
 
-def _lacks_steps_alone(trace: Trace) -> bool:
-    """Whether nothing of a trace is damaged, and steps that were asked for are not there."""
-    return {*trace.losses["what"]} & {*DAMAGE} == {Loss.STEPS}
+def _damage_of(trace: Trace) -> set[str]:
+    """What of a trace is damaged, or was not found: steps that were asked for, or tables of an export."""
+    return {*trace.losses["what"]} & {*DAMAGE}
 
 
 def _remedy(trace: Trace) -> str:
     """What to do about a trace that is damaged, or not whole."""
-    if _lacks_steps_alone(trace):
+    damage_of = _damage_of(trace)
+    if damage_of == {Loss.STEPS}:
         return "Ask for steps that all of its files hold, or read without strict those that some hold."
     if not {*trace.losses["what"]} & {*DAMAGE, Loss.RANKS}:
         return "Record it again, or read without strict what there is."
+    if damage_of == {Loss.ABSENT}:
+        return "Export every table of the report, record again what it lacks, or read without strict what is there."
     return "Copy its files again, or read without strict what is whole."
 
 

@@ -22,6 +22,8 @@ class Loss(StrEnum):
     RANKS = "ranks"
     # Of those that were asked for, what files do not hold that may be whole.
     STEPS = "steps"
+    # Which others prove to have had rows, and a file that is whole otherwise has not.
+    ABSENT = "absent tables"
     # What is damaged, and was not read.
     RUNS = "runs"
     FILES = "files"
@@ -40,7 +42,7 @@ MANY_MISSING = 0.05
 # A smaller share of events that were lost changes no figure by much; of so large a share no shares of time are left.
 WORTH_WITHHOLDING, TOO_MANY = 0.01, 0.05
 # What is lost of them is not known, but what waited for it has no cause without it.
-_PARTS = frozenset({Loss.FILES, Loss.STEPS, Loss.PLANES, Loss.LINES, Loss.TABLES})
+_PARTS = frozenset({Loss.FILES, Loss.STEPS, Loss.PLANES, Loss.LINES, Loss.TABLES, Loss.ABSENT})
 _WORK = frozenset({Loss.OPERATIONS, Loss.LAUNCHED, Loss.REPLICAS, Loss.RECORDS, Loss.EVENTS, Loss.BYTES, Loss.KINDS})
 # What one and several of each part that can be damaged, or is not there, are called in a sentence.
 DAMAGE: Mapping[Loss, tuple[str, str]] = {
@@ -50,6 +52,7 @@ DAMAGE: Mapping[Loss, tuple[str, str]] = {
     Loss.PLANES: ("plane", "planes"),
     Loss.LINES: ("line of a plane", "lines of planes"),
     Loss.TABLES: ("table", "tables"),
+    Loss.ABSENT: ("table", "tables"),
     Loss.EVENTS: ("event", "events"),
     Loss.BYTES: ("byte", "bytes"),
     Loss.KINDS: ("kind of work", "kinds of work"),
@@ -117,4 +120,6 @@ def damage(what: Loss, lost: int | None, total: int | None, evidence: str | None
     noun = DAMAGE[what][lost != 1 or total is not None]
     if what is Loss.STEPS:
         return f"{count}{of} {noun} {'does' if lost == 1 else 'do'} not hold all the steps asked for{why}."
+    if what is Loss.ABSENT:
+        return f"{count}{of} {noun} {'is' if lost == 1 else 'are'} missing from the export{why}."
     return f"{count}{of} {noun} could not be read{why}."

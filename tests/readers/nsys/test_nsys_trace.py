@@ -13,6 +13,7 @@ from tracekit.analysis.completeness import completeness
 from tracekit.errors import TraceError
 from tracekit.readers import nsys
 from tracekit.readers.nsys import sqlite_export
+from tracekit.report.sections.completeness import section
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import timeline_of
 
@@ -427,8 +428,24 @@ def test_a_table_without_rows_is_counted_where_others_prove_that_it_had_some(rea
     losses = read(tables).losses
     # Of work its calls tell how much it was; of lost calls, the rows.
     events = [] if table == "RUNTIME" else [["events", 3, None]]
-    assert rows(losses, "what", "lost", "total") == [["tables", 1, None], *events]
+    assert rows(losses, "what", "lost", "total") == [["absent tables", 1, None], *events]
     assert losses["evidence"][0].startswith(f"no rows of {name}, ")
+
+
+def test_an_export_without_calls_is_told_what_it_lacks_and_not_to_copy_it_again(tmp_path):
+    tables = one_of_each()
+    del tables.rows["CUPTI_ACTIVITY_KIND_RUNTIME"]
+    path = tables.write(tmp_path / "report.sqlite")
+    lacks = (
+        "1 table is missing from the export (no rows of CUPTI_ACTIVITY_KIND_RUNTIME, the calls of CUDA that launched "
+        "9 device rows)."
+    )
+    assert lacks in tracekit.read(path).notes
+    with pytest.raises(TraceError, match=r"is not whole: 1 table .* Export every table of the report, record again"):
+        tracekit.read(path, strict=True)
+    (sentence, *_) = section(completeness(timeline_of(path))).sentences
+    remedy = "Export every table with `nsys export`, or record again with `nsys profile --trace=cuda,nvtx`."
+    assert sentence.endswith(f"{lacks} {remedy}")
 
 
 def test_no_shares_are_told_of_an_export_that_lost_all_its_kernels(read):

@@ -234,12 +234,12 @@ def count_unrecorded(export: Export, work: Work, calls: Calls) -> list[str]:
             continue
         if is_gone := not _has_rows(export, tables):
             evidence = f"no rows of {tables[0]}, which {starting:,} calls of CUDA started"
-            export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
+            export.lost.append(Lost(Loss.ABSENT, 1, None, evidence))
         if is_gone or not read & its_kinds:  # how much work that is, calls tell, be the table gone or all damaged
             export.lost.append(Lost(Loss.EVENTS, starting, None, f"of {tables[0]}, which calls of CUDA started"))
     if (with_call := int((work.correlation > 0).sum())) and not _has_rows(export, _CALLS):
-        evidence = f"no rows of {_CALLS[0]}, to which the correlation ids of {with_call:,} device rows belong"
-        export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
+        evidence = f"no rows of {_CALLS[0]}, the calls of CUDA that launched {with_call:,} device rows"
+        export.lost.append(Lost(Loss.ABSENT, 1, None, evidence))
     if not tables_of(export, *_KERNELS, *_GRAPHS):
         return [f"The export contains copies or memsets but no kernels (no table of kernels). {_HOW}"]
     return []

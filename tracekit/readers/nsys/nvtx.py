@@ -312,7 +312,7 @@ def _fields(export: Export) -> _Fields:
             offsets.setdefault((domain, schema), {}).setdefault(str(name), set()).add(offset or 0)
     if sizes and not entries:
         evidence = "no rows of NVTX_PAYLOAD_SCHEMA_ENTRIES, which NVTX_PAYLOAD_SCHEMAS has the sizes of"
-        export.lost.append(Lost(Loss.TABLES, 1, None, evidence))
+        export.lost.append(Lost(Loss.ABSENT, 1, None, evidence))
     if damaged:
         export.lost.append(Lost(Loss.DETAILS, damaged, len(entries), "entries of the schemas of NVTX's payloads"))
     sizeless = sum(

@@ -21,6 +21,10 @@ _SHARES = (
     "only what was recorded, as the timeline shows it."
 )
 _ANEW = "Copy the file again, or record it again."
+_REMEDIES = {
+    Loss.STEPS: "Ask for steps that all files hold.",
+    Loss.ABSENT: "Export every table with `nsys export`, or record again with `nsys profile --trace=cuda,nvtx`.",
+}
 _ALL_RANKS = "Give the files of all ranks or hosts, as one directory."
 
 
@@ -108,8 +112,7 @@ def _lost(loss: dict[str, Any]) -> str:
             total = int(loss["total"]) if pd.notna(loss["total"]) else None
             text = loss["evidence"] if pd.notna(loss["evidence"]) else None
             sentence = damage(Loss(what), int(loss["lost"]) if lost else None, total, text)
-            remedy = "Ask for steps that all files hold." if what == Loss.STEPS else _ANEW
-            return f"{host}{sentence} {remedy}"
+            return f"{host}{sentence} {_REMEDIES.get(Loss(what), _ANEW)}"
         case Loss.COLLECTIVES:
             return (
                 f"{host}{of} collectives have no row of a device that takes part{evidence}: it was not recorded then. "
