@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import traces
+from tests.readers.nsys.exports import Tables
 from tests.readers.xspaces import PlaneText, write
 from tracekit.cli import main
 
@@ -274,6 +275,38 @@ def test_a_line_of_json_without_a_name_is_lost_and_strict_refuses_what_the_repor
     assert "lines of planes could not be read (without a name, of gpu:0)" in sentence_of(cli("read", path, "--strict"))
     assert cli("report", path, "--out", out)[0] == 0
     assert "could not be read" in sentence_of(cli("report", out, "--strict"))
+
+
+def _calls_without_kernels(directory):
+    tables = Tables()
+    for at in range(40):
+        tables.call("cudaLaunchKernel_v7000", 100 * at, 100 * at + 5, at + 1)
+        if at < 10 or at == 39:
+            tables.kernel("k", 100 * at + 10, 100 * at + 90, correlationId=at + 1)
+    return tables.write(directory / "t.sqlite")
+
+
+def _calls_without_kernels_of_pytorch(directory):
+    events = []
+    for at in range(40):
+        args = {"correlation": at + 1}
+        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "dur": 1}
+        kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "dur": 5}
+        events.append({**call, "ts": 10 * at, "args": args})
+        if at < 10 or at == 39:
+            events.append({**kernel, "ts": 10 * at + 3, "args": {**args, "device": 0, "stream": 7}})
+    path = directory / "t.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return path
+
+
+@pytest.mark.parametrize("written", [_calls_without_kernels, _calls_without_kernels_of_pytorch])
+def test_what_only_launches_show_to_be_lost_strict_refuses_when_it_reads_and_when_it_reports(cli, tmp_path, written):
+    path = written(tmp_path)
+    said = "29 of 40 kernels and copies that the host launched have no row on a device."
+    assert cli("read", path)[0] == 0
+    assert said in sentence_of(cli("read", path, "--strict"))
+    assert said in sentence_of(cli("report", path, "--strict"))
 
 
 def test_where_kinds_are_lost_no_face_counts_them(cli, tmp_path):

@@ -332,6 +332,7 @@ def read(
     from tracekit import console, executors
     from tracekit.report.terminal import trace_screen
     from tracekit.report.trace_contents import contents
+    from tracekit.timeline.timeline import timeline_of
 
     with console.progress(["reading", "counting"]) as progress:
         progress("reading")
@@ -339,6 +340,8 @@ def read(
             steps = _steps(only_steps)
             trace = tracekit.read(source, run, kinds, steps=steps, strict=strict, executor=executor)
         progress("counting")
+        if strict and (missing := _missing(timeline_of(trace), source)):
+            raise TraceError(f"{source}: {missing} Record it again, or read without --strict what is there.")
         inventory = contents(trace)
     if as_json:
         print(json.dumps(inventory.data, indent=1))
@@ -437,7 +440,8 @@ def _steps(text: str | None) -> tuple[int, int] | None:
 
 
 def _missing(timeline: Any, source: Any) -> str:
-    """Why nothing rests on all of a trace, or of a saved report where no `timeline` is given; "" where it does."""
+    """Why nothing rests on all of a trace, as its launches and replicas may tell too, or of a saved report where no
+    `timeline` is given; "" where it does."""
     from tracekit.analysis.completeness import completeness
 
     known = completeness(timeline) if timeline else tracekit.load(source).explanation.completeness

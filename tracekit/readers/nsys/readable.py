@@ -91,7 +91,7 @@ def readable(connection: sqlite3.Connection, page: Page | None, table: Table) ->
     rows = _scanned(connection, table)
     told = wrong_pages(connection, f'"{table.name}"')
     tree = pages.tree(page, table.root) if page else Tree((), ())
-    foreign = _foreign(page, tree) if page else set()
+    foreign = _foreign(page, table, tree) if page else set()
     if rows is not None and not foreign:
         return _all_read(table, tree, _numbers(told), *rows) if told else None
     read = _parts(connection, page, table, tree, foreign) if page else []
@@ -136,12 +136,13 @@ def _all_read(table: Table, tree: Tree, wrong: Collection[int], count: int, last
     return Readable(None, lost, last, is_exact=False) if lost > 0 else None
 
 
-def _foreign(page: Page, tree: Tree) -> set[int]:
+def _foreign(page: Page, table: Table, tree: Tree) -> set[int]:
     """The pages whose rows have more or fewer values than those of most: one of another table may hold rows of the same
     numbers, which SQLite does not see."""
     values = {part.page: _values(page(part.page)) for part in tree.parts}
     counts = Counter(filter(None, values.values()))
-    usual = max(counts, key=counts.__getitem__, default=None)
+    # Where there is one page, nothing but the definition tells.
+    usual = len(table.columns) if len(tree.parts) == 1 else max(counts, key=counts.__getitem__, default=None)
     return {number for number, count in values.items() if count not in (usual, None)}
 
 
