@@ -93,7 +93,12 @@ def rows_in(content: bytes) -> int:
 
 def places_in(content: bytes) -> list[int]:
     """Where in a page of rows each of them begins."""
-    return [number_at(content, _OF_ROWS + 2 * cell, 2) for cell in range(min(rows_in(content), len(content) // 2))]
+    return [place_of(content, cell) for cell in range(min(rows_in(content), len(content) // 2))]
+
+
+def place_of(content: bytes, row: int) -> int:
+    """Where in a page of rows that row of them begins."""
+    return number_at(content, _OF_ROWS + 2 * row, 2)
 
 
 def values_in(content: bytes) -> int | None:

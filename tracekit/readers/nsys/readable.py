@@ -24,6 +24,8 @@ _MOST_TOLD = 100
 # In one stretch.
 _MOST_ROWS = 1 << 18
 _LAST_PAGES = 256
+# In one sum, of which SQLite takes no more than 1,000.
+_ADDED = 100
 _OF_DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
@@ -37,12 +39,15 @@ class Stretch(NamedTuple):
 @dataclass(frozen=True)
 class Readable:
     """What can be read of a table: the `stretches` in order, None for all that SQLite finds itself; and how many rows
-    of how many are lost, None where that is not known. Where it is not `is_exact` they are no more than these."""
+    of how many are lost, None where that is not known. Where it is not `is_exact` they are no more than these.
+    `strayed`: how many pages of rows may stand elsewhere in the file, None where they may be many.
+    """
 
     stretches: Sequence[Stretch] | None
     lost: int | None
     total: int | None
     is_exact: bool = True
+    strayed: int | None = None
 
     @property
     def is_gone(self) -> bool:
@@ -63,8 +68,9 @@ class Table:
     def query(self, rest: str, has_cells: bool = True) -> str:
         """A query for the numbers of rows, and whether each of their cells can be read. Not by an index, which may be
         damaged."""
-        # The length of a value is known without the pages that it goes on in, its last byte is not.
-        cells = "".join(f', substr("{column}", -1)' for column in self.columns) if has_cells else ""
+        # To add values up, SQLite reads each to its end, and Python gets but one.
+        names = [f'"{column}"' for column in self.columns] if has_cells else []
+        cells = "".join(f", {' + '.join(names[at : at + _ADDED])}" for at in range(0, len(names), _ADDED))
         return f'SELECT rowid{cells} FROM "{self.name}" NOT INDEXED {rest}'
 
 
@@ -99,7 +105,10 @@ def readable(connection: sqlite3.Connection, page: Page | None, table: Table) ->
         return Readable([], None, None)
     lost, is_exact = _lost(page, table, read, _numbers(told))
     good = sum(len(each.good) for each in read)
-    return Readable(_stretches(read), lost, None if lost is None else good + lost, is_exact)
+    total = None if lost is None else good + lost
+    bad = [each.part.depth for each in read if not each.keys]
+    depth = next(each.part.depth for each in read if each.keys)  # of all pages of rows
+    return Readable(_stretches(read), lost, total, is_exact, len(bad) if {*bad} <= {depth} else None)
 
 
 def _numbers(told: str) -> set[int]:
@@ -147,7 +156,7 @@ def _foreign(page: Page, table: Table, tree: Tree) -> set[int]:
 
 
 def _values(content: bytes) -> int | None:
-    return next((pages.values_at(content, place) for place in pages.places_in(content)), None)
+    return pages.values_at(content, pages.place_of(content, 0)) if pages.rows_in(content) else None
 
 
 def _parts(
@@ -189,8 +198,11 @@ def _stretches(read: Sequence[_Read]) -> list[Stretch]:
     stretches: list[Stretch] = []
     goes_on = False
     for each in read:
-        good = set(each.good)
         goes_on = goes_on and bool(each.keys)
+        if each.keys == each.good and each.keys and goes_on and stretches[-1].rows + len(each.keys) <= _MOST_ROWS:
+            stretches[-1] = Stretch(stretches[-1].first, stretches[-1].rows + len(each.keys))
+            continue
+        good = set(each.good)
         for key in each.keys:
             if key in good and goes_on and stretches[-1].rows < _MOST_ROWS:
                 stretches[-1] = Stretch(stretches[-1].first, stretches[-1].rows + 1)

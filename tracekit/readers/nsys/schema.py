@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracekit.readers.losses import Lost
-from tracekit.readers.nsys.pages import DEEPEST, INNER, PAGES, ROWS, Page, below, number_at, tree, values_in
+from tracekit.readers.nsys.pages import DEEPEST, FIRST, INNER, PAGES, ROWS, Page, below, number_at, tree, values_in
 from tracekit.vocabulary.losses import Loss
 
 VIEW = "a view, not a table"
@@ -30,6 +30,7 @@ _TABLE = re.compile(
 )
 _NOTHING = np.zeros(0, np.int64)
 _FEW = 9
+_KINDS = ("table", "index", "view", "trigger")
 # How PRAGMA table_xinfo tells computed columns, of which the first are not in the rows.
 _VIRTUAL, _STORED = 2, 3
 
@@ -37,8 +38,8 @@ _VIRTUAL, _STORED = 2, 3
 @dataclass(frozen=True)
 class Schema:
     """The columns of each table, the words of their types and the page that its rows begin at, those whose rows have
-    numbers of their own, why some tables are not read, what else is lost, and whether there are pages of a table that
-    is not in it."""
+    numbers of their own, why some tables are not read, what else is lost, and how many pages there are that belong to
+    a table and that it does not lead to."""
 
     tables: Mapping[str, frozenset[str]]
     words: Mapping[str, frozenset[str]]
@@ -46,7 +47,7 @@ class Schema:
     with_keys: frozenset[str]
     refused: Mapping[str, str]
     lost: Sequence[Lost]
-    is_without_table: bool
+    pages_without_table: int
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ class _Entry:
         return self.declared is not None or (self.kind == "table" and _is_page(self.root) and self.name == self.table)
 
     @property
+    def is_strange(self) -> bool:
+        """Whether it is a row of something else, as of a page of a table in the place of one of the schema."""
+        return self.kind not in _KINDS and self.name is None and self.table is None and not self.is_table
+
+    @property
     def known(self) -> str | None:
         """The name that at least two of its three places tell."""
         names = Counter(name for name in (self.declared, self.name, self.table) if name)
@@ -83,6 +89,8 @@ def schema(connection: sqlite3.Connection, page: Page | None, is_damaged: bool) 
     entries, lost = _entries(connection, is_damaged)
     refused = {entry.name: VIEW for entry in entries if entry.kind == "view" and entry.name and not entry.is_table}
     own = [entry for entry in entries if entry.is_table]
+    if strange := sum(entry.is_strange for entry in entries):
+        lost.append(Lost(Loss.TABLES, None, None, f"{strange:,} entries of the schema are damaged"))
     times = Counter(name.lower() for entry in own for name in {entry.known, entry.declared} if name)
     tables: dict[str, frozenset[str]] = {}
     words: dict[str, frozenset[str]] = {}
@@ -117,7 +125,13 @@ def schema(connection: sqlite3.Connection, page: Page | None, is_damaged: bool) 
             refused |= {name: DAMAGED for name in names if [name] != right}
     of_tables = {name: root for root, names in roots.items() for name in names if isinstance(root, int)}
     return Schema(
-        tables, words, of_tables, frozenset(with_keys), refused, lost, bool(page and _is_without_table(page, entries))
+        tables,
+        words,
+        of_tables,
+        frozenset(with_keys),
+        refused,
+        lost,
+        _pages_without_table(page, entries) if page else 0,
     )
 
 
@@ -133,14 +147,14 @@ def _is_near(name: str, other: str) -> bool:
     return len(other) == len(name) and sum(map(str.__ne__, name, other)) == 1
 
 
-def _is_without_table(page: Page, entries: Sequence[_Entry]) -> bool:
-    """Whether there are pages of rows that no entry of the schema leads to, as SQLite itself only tells where there are
-    no views."""
+def _pages_without_table(page: Page, entries: Sequence[_Entry]) -> int:
+    """How many pages of rows there are that no entry of the schema leads to, as SQLite itself only tells where there
+    are no views."""
     head = page(1)
     count = number_at(head, 28, 4)
     # Where the file is not told to have pages, SQLite counts them; and other pages may begin as those of rows do.
     if not head or not count or number_at(head, 52, 4) or count >= PAGES << 24:
-        return False
+        return 0
     reached = np.zeros(count + 1, bool)
     reached[:2] = True
     for root in [1, *(entry.root for entry in entries if isinstance(entry.root, int) and 1 < entry.root <= count)]:
@@ -161,15 +175,23 @@ def _is_without_table(page: Page, entries: Sequence[_Entry]) -> bool:
         leaves = np.frombuffer(trunk, ">u4")[2 : 2 + number_at(trunk, 4, 4)]
         reached[free] = reached[leaves[leaves <= count]] = True
         free = number_at(trunk, 0, 4)
-    return any(page(number)[:1] in (bytes([ROWS]), bytes([PAGES])) for number in np.flatnonzero(~reached).tolist())
+    return sum(page(number)[:1] in (bytes([ROWS]), bytes([PAGES])) for number in np.flatnonzero(~reached).tolist())
 
 
 def _entries(connection: sqlite3.Connection, is_damaged: bool) -> tuple[list[_Entry], list[Lost]]:
     """The rows of the schema, and that it breaks off, where it `is_damaged`."""
     entries: list[_Entry] = []
+    query = (
+        "SELECT rowid, type, name, tbl_name, rootpage, sql FROM sqlite_master WHERE rowid > ? ORDER BY rowid LIMIT 1"
+    )
+    number = FIRST
     try:
-        for row in connection.execute("SELECT type, name, tbl_name, rootpage, sql FROM sqlite_master ORDER BY rowid"):
-            kind, name, table, root, sql = (_text(value) if isinstance(value, bytes) else value for value in row)
+        # One at a time: to get one, Python asks SQLite for the next, which may be damaged.
+        while found := connection.execute(query, (number,)).fetchone():
+            if found[0] <= number:
+                raise sqlite3.DatabaseError
+            number = found[0]
+            kind, name, table, root, sql = (_text(value) if isinstance(value, bytes) else value for value in found[1:])
             match = _TABLE.match(sql) if isinstance(sql, str) else None
             declared = (
                 next((re.sub(r"([\"'`])\1", r"\1", each) for each in match.groups() if each), None) if match else None

@@ -175,7 +175,7 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
             damaged = _damaged(connection, found, page) if is_damaged else {}
         tables, refused = found.tables, found.refused
         lost += found.lost
-        if found.is_without_table and not lost and not damaged and DAMAGED not in refused.values():
+        if not lost and DAMAGED not in refused.values() and _is_without_table(found, damaged):
             lost.append(Lost(Loss.TABLES, 1, None, "whose pages the schema does not lead to"))
         if refused.get(parquet_export.STRINGS) in (COMPUTED, SHADOWED):
             reason = "computed columns" if refused[parquet_export.STRINGS] == COMPUTED else SHADOWED
@@ -247,6 +247,12 @@ def _damaged(connection: sqlite3.Connection, found: Schema, page: Page | None) -
         if each is not None:
             damaged[name] = each
     return damaged
+
+
+def _is_without_table(found: Schema, damaged: Mapping[str, Readable]) -> bool:
+    """Whether pages are of a table that is not in the schema, and not of damaged ones that no longer lead to them."""
+    strayed = [each.strayed for each in damaged.values()]
+    return None not in strayed and found.pages_without_table > sum(filter(None, strayed))
 
 
 def _count_refused(export: Export, pattern: str, of_events: bool = False) -> None:
