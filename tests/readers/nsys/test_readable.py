@@ -197,6 +197,46 @@ def test_a_damaged_index_costs_nothing(export, tmp_path):
     trace = nsys.read(damaged(path, tmp_path, pages_below_index(path)[1]))
     assert not len(trace.losses)
     assert trace.events.equals(whole.events)
+    path = damaged(path, tmp_path, leaves(path, KERNELS)[5])
+    left = len(readable_rows(path, KERNELS, table_rows(export, KERNELS)))
+    trace = nsys.read(path)
+    assert losses(trace) == [["events", COUNT - left, COUNT]]
+    assert "no more than these" not in trace.notes[0]
+
+
+def test_a_table_that_got_a_column_later_is_whole(export, tmp_path):
+    path = tmp_path / "report.sqlite"
+    path.write_bytes(export.read_bytes())
+    with closing(sqlite3.connect(path)) as base:
+        base.execute(f"ALTER TABLE {KERNELS} ADD COLUMN mine")
+        base.execute("CREATE TABLE other AS SELECT * FROM StringIds")
+        base.commit()
+    trace = nsys.read(damaged(path, tmp_path, root_of(path, "other")))
+    assert len(trace.events) == COUNT
+    assert not len(trace.losses)
+
+
+def test_a_page_of_another_table_in_the_place_of_the_schema_is_told(tmp_path):
+    tables = many()
+    for number in range(40):
+        tables.add(f"ENUM_{number}", id=1, label="x" * 20)
+    export = tables.write(tmp_path / "whole.sqlite", page_size=PAGE)
+    data = export.read_bytes()
+    _, second, *_ = _schema_pages(data)
+    path = damaged(export, tmp_path, second, by=page_of(data, leaves(export, CALLS)[4]))
+    trace = nsys.read(path)
+    assert "tables" in trace.losses["what"].tolist()
+
+
+def _schema_pages(data):
+    """The pages of the schema, in the order of its rows."""
+    places = [
+        int.from_bytes(data[112 + 2 * at : 114 + 2 * at], "big") for at in range(int.from_bytes(data[103:105], "big"))
+    ]
+    level = [int.from_bytes(data[place : place + 4], "big") for place in [*places, 108]]
+    while page_of(data, level[0])[0] == 5:
+        level = [below for number in level for below in pages_below(data, number)]
+    return level
 
 
 def pages_below_index(path):

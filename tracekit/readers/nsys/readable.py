@@ -21,6 +21,7 @@ _TOLD = "*** in database"
 _PAGE = re.compile(r"\bpage (\d{1,10})", re.IGNORECASE)
 _OF_BELOW = "Child page depth differs"
 _MOST_TOLD = 100
+_MORE = 0  # which is the number of no page
 # In one stretch.
 _MOST_ROWS = 1 << 18
 _LAST_PAGES = 256
@@ -97,13 +98,13 @@ def readable(connection: sqlite3.Connection, page: Page | None, table: Table) ->
     rows = _scanned(connection, table)
     told = wrong_pages(connection, f'"{table.name}"')
     tree = pages.tree(page, table.root) if page else Tree((), ())
-    foreign = _foreign(page, table, tree) if page else set()
+    foreign = _foreign(page, tree) if page else set()
     if rows is not None and not foreign:
         return _all_read(table, tree, _numbers(told), *rows) if told else None
     read = _parts(connection, page, table, tree, foreign) if page else []
     if not page or not any(each.good for each in read):
         return Readable([], None, None)
-    lost, is_exact = _lost(page, table, read, _numbers(told))
+    lost, is_exact = _lost(page, table, read, _numbers(told) & {*tree.pages, _MORE})
     good = sum(len(each.good) for each in read)
     total = None if lost is None else good + lost
     bad = [each.part.depth for each in read if not each.keys]
@@ -112,11 +113,11 @@ def readable(connection: sqlite3.Connection, page: Page | None, table: Table) ->
 
 
 def _numbers(told: str) -> set[int]:
-    """The pages that SQLite finds something wrong with, and 0 where it may have stopped before it told all."""
+    """The pages that SQLite finds something wrong with, of indices too, and _MORE where it may not have told all."""
     lines = told.splitlines()
     # A page is not wrong for one below it that cannot be read.
     found = {int(number) for line in lines if _OF_BELOW not in line for number in _PAGE.findall(line)}
-    return found | {0} if len(lines) >= _MOST_TOLD else found
+    return found | {_MORE} if len(lines) >= _MOST_TOLD else found
 
 
 def _scanned(connection: sqlite3.Connection, table: Table) -> tuple[int, int] | None:
@@ -145,13 +146,13 @@ def _all_read(table: Table, tree: Tree, wrong: Collection[int], count: int, last
     return Readable(None, lost, last, is_exact=False) if lost > 0 else None
 
 
-def _foreign(page: Page, table: Table, tree: Tree) -> set[int]:
+def _foreign(page: Page, tree: Tree) -> set[int]:
     """The pages whose rows have more or fewer values than those of most: one of another table may hold rows of the same
     numbers, which SQLite does not see."""
     values = {part.page: _values(page(part.page)) for part in tree.parts}
     counts = Counter(filter(None, values.values()))
-    # Where there is one page, nothing but the definition tells.
-    usual = len(table.columns) if len(tree.parts) == 1 else max(counts, key=counts.__getitem__, default=None)
+    # The definition does not tell: Nsight adds columns to tables that have rows already.
+    usual = max(counts, key=counts.__getitem__, default=None)
     return {number for number, count in values.items() if count not in (usual, None)}
 
 
@@ -182,7 +183,8 @@ def _part(connection: sqlite3.Connection, table: Table, part: Part, count: int) 
             continue
         if len(keys) != count or keys[-1] > part.last or any(after <= before for before, after in pairwise(keys)):
             break
-        return keys, keys if has_cells else [key for key in keys if _is_readable(connection, table, key)]
+        numbers = range(keys[0], keys[-1] + 1) if keys[-1] - keys[0] + 1 == count else keys  # which takes no memory
+        return numbers, numbers if has_cells else [key for key in keys if _is_readable(connection, table, key)]
     return (), ()
 
 
@@ -199,7 +201,7 @@ def _stretches(read: Sequence[_Read]) -> list[Stretch]:
     goes_on = False
     for each in read:
         goes_on = goes_on and bool(each.keys)
-        if each.keys == each.good and each.keys and goes_on and stretches[-1].rows + len(each.keys) <= _MOST_ROWS:
+        if each.keys is each.good and each.keys and goes_on and stretches[-1].rows + len(each.keys) <= _MOST_ROWS:
             stretches[-1] = Stretch(stretches[-1].first, stretches[-1].rows + len(each.keys))
             continue
         good = set(each.good)

@@ -11,12 +11,14 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from tracekit.readers.losses import Lost
-from tracekit.readers.nsys.pages import DEEPEST, FIRST, INNER, PAGES, ROWS, Page, below, number_at, tree, values_in
+from tracekit.readers.nsys.pages import DEEPEST, INNER, PAGES, ROWS, Page, below, number_at, tree, values_in
+from tracekit.units import quantity
 from tracekit.vocabulary.losses import Loss
 
 VIEW = "a view, not a table"
@@ -90,7 +92,7 @@ def schema(connection: sqlite3.Connection, page: Page | None, is_damaged: bool) 
     refused = {entry.name: VIEW for entry in entries if entry.kind == "view" and entry.name and not entry.is_table}
     own = [entry for entry in entries if entry.is_table]
     if strange := sum(entry.is_strange for entry in entries):
-        lost.append(Lost(Loss.TABLES, None, None, f"{strange:,} entries of the schema are damaged"))
+        lost.append(Lost(Loss.TABLES, None, None, f"damaged in the schema: {quantity(strange, 'entry', 'entries')}"))
     times = Counter(name.lower() for entry in own for name in {entry.known, entry.declared} if name)
     tables: dict[str, frozenset[str]] = {}
     words: dict[str, frozenset[str]] = {}
@@ -181,28 +183,24 @@ def _pages_without_table(page: Page, entries: Sequence[_Entry]) -> int:
 def _entries(connection: sqlite3.Connection, is_damaged: bool) -> tuple[list[_Entry], list[Lost]]:
     """The rows of the schema, and that it breaks off, where it `is_damaged`."""
     entries: list[_Entry] = []
-    query = (
-        "SELECT rowid, type, name, tbl_name, rootpage, sql FROM sqlite_master WHERE rowid > ? ORDER BY rowid LIMIT 1"
-    )
-    number = FIRST
+    query = "SELECT type, name, tbl_name, rootpage, sql FROM sqlite_master ORDER BY rowid"
     try:
-        # One at a time: to get one, Python asks SQLite for the next, which may be damaged.
-        while found := connection.execute(query, (number,)).fetchone():
-            if found[0] <= number:
-                raise sqlite3.DatabaseError
-            number = found[0]
-            kind, name, table, root, sql = (_text(value) if isinstance(value, bytes) else value for value in found[1:])
-            match = _TABLE.match(sql) if isinstance(sql, str) else None
-            declared = (
-                next((re.sub(r"([\"'`])\1", r"\1", each) for each in match.groups() if each), None) if match else None
-            )
-            kind, name, table = (each if isinstance(each, str) else None for each in (kind, name, table))
-            entries.append(_Entry(kind, name, table, root, declared))
+        entries += map(_entry, connection.execute(query))
     except (sqlite3.DatabaseError, UnicodeDecodeError):
         if not is_damaged:
             raise
+        with suppress(sqlite3.DatabaseError, UnicodeDecodeError):  # Python reads one ahead, and loses that before
+            entries += map(_entry, connection.execute(f"{query} LIMIT 1 OFFSET {len(entries)}"))
         return entries, [Lost(Loss.TABLES, 1, None, f"the schema is damaged after {len(entries):,} entries")]
     return entries, []
+
+
+def _entry(row: Sequence[object]) -> _Entry:
+    kind, name, table, root, sql = (_text(value) if isinstance(value, bytes) else value for value in row)
+    match = _TABLE.match(sql) if isinstance(sql, str) else None
+    declared = next((re.sub(r"([\"'`])\1", r"\1", each) for each in match.groups() if each), None) if match else None
+    kind, name, table = (each if isinstance(each, str) else None for each in (kind, name, table))
+    return _Entry(kind, name, table, root, declared)
 
 
 def _text(value: bytes) -> str:
