@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests import graph_traces
 from tests.frames import events, spans, trace
 from tests.launch_frames import host_spans
 from tests.readers.xspaces import PlaneText, write
@@ -370,6 +371,17 @@ def test_a_trace_without_device_work_is_told_apart_and_drawn(without_time, begin
     report = analyse(without_time)
     assert report.headline == sentence
     assert figure(without_time, title=report.headline).get_axes() == []
+
+
+def test_a_trace_of_calls_alone_says_that_none_of_what_they_launched_has_a_row():
+    """PyTorch's profiler in WSL 2, or where CUPTI could not be used, records the calls of CUDA and no kernel."""
+    calls = [("t", 10 * n, 10 * n + 5, n + 1, "cudaLaunchKernel") for n in range(40)]
+    calls_alone = graph_traces.trace([], calls)
+    sentence = "None of 40 kernels and copies that the host launched has a row on a device."
+    assert no_device_work(calls_alone) == analyse(calls_alone).headline == sentence
+    # One kernel shows that they are recorded.
+    one = graph_traces.trace([("gpu:0", "s", "compute", 500, 600, {"correlation_id": 40})], calls)
+    assert no_device_work(one) is None
 
 
 def test_a_trace_that_holds_all_misses_nothing():

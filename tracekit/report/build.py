@@ -123,7 +123,7 @@ def analyse(
         for row in records(phase_results.table)
     }
     # Without device work there is one thing to say, whatever the phases are.
-    lacking = no_device_work(timeline.trace)
+    lacking = no_device_work(timeline)
     judged: Breakdown | None = results.get("steady")
     of_whole = (lacking,) if lacking else verdict.whole(judged or whole, cores, why, holds)
     compiling = None
@@ -238,7 +238,7 @@ def headline(whole_timeline: Timeline, part: Part) -> str:
     timeline, phase_results, compared, looked_at, is_steady = _scope(
         whole_timeline, part, _marked(whole_timeline, part)
     )
-    if lacking := no_device_work(timeline.trace):
+    if lacking := no_device_work(timeline):
         return lacking
     reasons = _Reasons(looked_at)
     if reasons.completeness.shares:

@@ -153,21 +153,25 @@ def contents(source: Source) -> Contents:
         launches=len(trace.launches),
         carried=_carried(timeline),
         kinds_known_by={} if partial else _known_by(timeline),
-        missing=(*([partial] if partial and len(trace.events) else []), *_missing(trace)),
+        missing=(*([partial] if partial and len(trace.events) else []), *_missing(timeline)),
         notes=notes,
     )
 
 
-def no_device_work(trace: Trace) -> str | None:
-    """The sentence that says that no device worked in `trace`, and why; None where one did."""
-    events = trace.events
+def no_device_work(source: Source) -> str | None:
+    """The sentence that says that no device worked in a trace, or a part of one, and why; None where one did."""
+    timeline = timeline_of(source)
+    trace, events = timeline.trace, timeline.trace.events
     if len(events):
         if (events["end_ps"] > events["start_ps"]).any():
             return None
         return "All device events have zero length: the trace says that they ran, but not for how long."
-    for loss in records(trace.losses[trace.losses["what"] == Loss.LAUNCHED].head(1)):
-        why = f": {loss['evidence']}" if loss["evidence"] else ""
-        return f"{unanswered(loss['lost'], loss['total'])}{why}."
+    recorded = timeline.recorded
+    launched = recorded.trace.losses[recorded.trace.losses["what"] == Loss.LAUNCHED]
+    for loss in records((launched if len(launched) else recorded.lost_launches).head(1)):
+        if loss["lost"] == loss["total"]:
+            why = f": {loss['evidence']}" if loss.get("evidence") else ""
+            return f"{unanswered(loss['lost'], loss['total'])}{why}."
     if not (len(trace.spans) or len(trace.launches) or len(trace.devices)):
         what = "The trace holds neither device work nor named host spans"
     elif len(trace.devices):
@@ -296,10 +300,10 @@ def _share(column: pd.Series) -> Share:
     return Share(int(column.notna().sum()), len(column))
 
 
-def _missing(trace: Trace) -> tuple[str, ...]:
-    """What `trace` lacks of what its format could hold, the worst first; empty if nothing worth a word is missing."""
-    events, recording = trace.events, _recording(trace)
-    sentences = [no_device_work(trace)]
+def _missing(timeline: Timeline) -> tuple[str, ...]:
+    """What a trace lacks of what its format could hold, the worst first; empty if nothing worth a word is missing."""
+    trace, events, recording = timeline.trace, timeline.trace.events, _recording(timeline.trace)
+    sentences = [no_device_work(timeline)]
     if len(events) and not len(trace.spans):
         sentences.append(_with("No host spans: phases and steps are not known", recording.spans))
     on_gpu = any(type_of(str(name)) == "gpu" for name in events["device"].unique())

@@ -149,7 +149,7 @@ def select(
     starts = {int(of[0, 0]) - zero.get(clock, 0) for clock, of in inside.unions.windows.items() if len(of)}
     rounds = max(map(len, inside.unions.windows.values()), default=0)
     is_common = rounds < 2 and len(starts) < 2
-    lacking = no_device_work(inside.trace) or ""
+    lacking = no_device_work(inside) or ""
     if not lacking and not any(map(len, inside.unions.windows.values())):
         lacking = "No device is on the clock of this selection."
     return Selection(
