@@ -32,7 +32,7 @@ from tracekit.analysis.stragglers import worst
 from tracekit.columns import records
 from tracekit.devices import type_of
 from tracekit.timeline.instances import Unseen
-from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.rows import CODE, FEWEST_MOVES, Rows
 from tracekit.timeline.timeline import Timeline, why_unseen
 from tracekit.timeline.unions import COLLECTIVE, COMPUTE
 from tracekit.units import quantity
@@ -42,7 +42,8 @@ from tracekit.vocabulary.kinds import Kind
 # Shares of the devices' windows from which on a finding is told.
 EXPOSED_COLLECTIVES = 0.10
 EXPOSED_COPIES = 0.05
-# Copies of which less could hide behind the compute that no copy runs beside lack compute, not an earlier start.
+# Copies of which less could hide behind the compute that no copy runs beside, and of the window less than
+# EXPOSED_COPIES, lack compute, not an earlier start.
 HIDEABLE = 0.5
 LATE_PEER = 0.05
 WAITING = 0.05
@@ -61,6 +62,8 @@ IDLE = {
 }
 # Shares of the copies' exposed time.
 IN_COMPUTE_LANE = 0.5
+# Where a stream has less of the compute, its copies may hide behind that of others.
+ALONE = 0.8
 PAGEABLE = 0.5
 UNIFIED_MEMORY = 0.05
 # The memory of the host that so much of the exposed time of a direction's copies goes through is theirs.
@@ -336,7 +339,7 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
 
     Of the copies of that direction, or of all, `host_memory` is the memory of the host that most of their exposed time
     goes through, where that is known, `hideable` the share of them that the compute without such copies beside it could
-    hide at most, where that is below HIDEABLE, `in_program` the share of their exposed time in which they were
+    hide at most, where that is little (HIDEABLE), `in_program` the share of their exposed time in which they were
     operations of a compiled program, and `in_loop` that of those which the host launched in a loop of it, where any
     were.
     """
@@ -367,7 +370,8 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
     if in_loop := _ratio(exposed_ps, copies & np.append(in_loops(timeline), False)[timeline.launch], copies):
         evidence["in_loop"] = in_loop
     hideable_ps, exposed_of_way_ps = _hideable(timeline, direction)
-    if exposed_of_way_ps and hideable_ps / exposed_of_way_ps < HIDEABLE:
+    gain = _cost([hideable_ps], partition)[1]
+    if gain < EXPOSED_COPIES and exposed_of_way_ps and hideable_ps / exposed_of_way_ps < HIDEABLE:
         evidence["hideable"] = hideable_ps / exposed_of_way_ps
     return Finding("exposed_copies", cost, share, evidence)
 
@@ -416,7 +420,7 @@ def _exposed_of_copies(timeline: Timeline) -> NDArray[np.int64]:
 
 
 def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
-    """Exposed GPU copies that stand, for most of their exposed time, on streams that run most of the compute.
+    """Exposed GPU copies that stand, for most of their exposed time, on streams that run nearly all of the compute.
 
     It costs what the compute that no copy runs beside could hide of them. Copies within a device are none of these:
     they are steps of the computation, and stand in its order. Where several streams compute, those of one may hide
@@ -430,7 +434,7 @@ def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Findi
     within = rows.codes("direction") == rows.labels("direction").index("D2D")
     copies = np.flatnonzero((rows.kind == CODE[Kind.MEMCPY]) & ~within & gpu[rows.device])
     lane = rows.device * (len(rows.labels("lane")) + 1) + rows.codes("lane") + 1
-    in_lane = copies[_computes_most(rows, lane)[lane[copies]]]
+    in_lane = copies[_computes_alone(rows, lane)[lane[copies]]]
     exposed_ps = _exposed_of_copies(timeline)
     ratio = _ratio(exposed_ps, in_lane, copies)
     if ratio < IN_COMPUTE_LANE:
@@ -440,16 +444,16 @@ def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Findi
     return Finding("copies_in_compute_lane", cost, share, evidence)
 
 
-def _computes_most(rows: Rows, lane: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which lanes have more than half of the compute of their device, summed over rows; `lane` (n,) numbers them."""
+def _computes_alone(rows: Rows, lane: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which lanes have nearly all of the compute of their device, summed over rows; `lane` (n,) numbers them."""
     compute = np.flatnonzero(rows.kind == CODE[Kind.COMPUTE])
     length = (rows.end - rows.start)[compute].astype(np.float64)
     of_lane = np.bincount(lane[compute], length, lane.max(initial=-1) + 1)
     of_device = np.bincount(rows.device[compute], length, len(rows.devices))
     device_of = np.zeros(len(of_lane), np.int64)
     device_of[lane[compute]] = rows.device[compute]
-    most: NDArray[np.bool_] = 2 * of_lane > of_device[device_of]
-    return most & (of_lane > 0)
+    nearly_all: NDArray[np.bool_] = of_lane >= ALONE * of_device[device_of]
+    return nearly_all & (of_lane > 0)
 
 
 def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
@@ -466,7 +470,7 @@ def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | No
 
 def unified_memory(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
     """Kernels during which the driver moved unified memory, `moves` times: they wait for the pages that they touch. It
-    costs the time of these kernels at most; most of it is that of those called `name`."""
+    costs the time of these kernels at most, of which most is that of those called `name`."""
     rows = timeline.rows
     moved = rows.is_migration
     if not moved.any():
@@ -483,7 +487,7 @@ def unified_memory(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
         times.append(iv.total(kernels))
         np.add.at(of_name, rows.codes("name")[at], rows.end[at] - rows.start[at])
     cost, share = _cost(times, partition)
-    if share < UNIFIED_MEMORY:
+    if share < UNIFIED_MEMORY or moves < FEWEST_MOVES:
         return None
     return Finding("unified_memory", cost, share, {"moves": moves, "name": rows.labels("name")[of_name.argmax()]})
 

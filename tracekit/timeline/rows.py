@@ -20,6 +20,9 @@ from tracekit.vocabulary.kinds import Kind
 # The code of each kind in `Rows.kind`.
 CODE = {Kind(kind): code for code, kind in enumerate(KIND_DTYPE.categories)}
 
+FEWEST_MOVES = 10
+"""So often unified memory has to be moved for it to matter: a page fault takes some tens of us."""
+
 T = TypeVar("T")
 
 

@@ -25,6 +25,9 @@ _TEXT = re.compile("|".join(f"(?P<{way}>{pattern})" for way, pattern in _TEXTS.i
 # Memory that the driver moves by itself: from device to device that is always between two.
 _UNIFIED = re.compile(r"\bUVM_|\bUM_|\bUnified\b", re.IGNORECASE)
 
+PREFETCHED = "prefetched"
+"""How the name of a copy of unified memory ends that the program asked for."""
+
 # What copies besides a memcpy, where its direction is named too.
 _MOVING = re.compile(r"\b(?:copy|dma|transfer)\b")
 
@@ -74,8 +77,9 @@ def is_copy(words: str, direction: str | None) -> bool:
 
 
 def moves_unified_memory(name: str) -> bool:
-    """Whether the driver made a copy of this name by itself, as something touched memory that was elsewhere."""
-    return bool(_UNIFIED.search(name))
+    """Whether the driver made a copy of this name by itself, as something touched memory that was elsewhere; no program
+    asked for it (cudaMemPrefetchAsync)."""
+    return bool(_UNIFIED.search(name)) and not name.endswith(PREFETCHED)
 
 
 def host_memory(text: str) -> str | None:

@@ -487,7 +487,22 @@ def test_calls_that_failed_or_were_captured_put_nothing_on_a_gpu(read, is_captur
         tables.call("cudaStreamBeginCapture", 0, 1, 20).rows["CUPTI_ACTIVITY_KIND_RUNTIME"][-1]["returnValue"] = 0
     trace = read(tables)
     assert not len(trace.losses)
-    assert any(note.startswith("No CUDA work was recorded") for note in trace.notes)
+    why = " (there is no table of kernels" if is_captured else ": of 9 calls that start some 9 failed."
+    assert any(note.startswith(f"No CUDA work was recorded{why}") for note in trace.notes)
+
+
+def test_unified_memory_that_the_program_prefetched_is_no_migration_by_the_driver(read):
+    tables = Tables().kernel("k", 8, 900)
+    for at, cause in enumerate([1, 2, 3, None]):
+        tables.copy(11, 10 * at, 10 * at + 5, migrationCause=cause)
+    timeline = timeline_of(read(tables))
+    names = timeline.rows.events["name"].astype(object).to_numpy()[timeline.rows.at].tolist()
+    moved = "CUDA memcpy Unified Host-to-Device"
+    assert [*zip(names, timeline.rows.is_migration.tolist(), strict=True)] == [
+        (f"{moved}, prefetched", False),
+        ("k", False),
+        *[(moved, True)] * 3,
+    ]
 
 
 def test_a_table_without_rows_that_no_calls_prove_is_no_loss(read):

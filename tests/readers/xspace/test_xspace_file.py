@@ -206,7 +206,7 @@ def test_a_file_cut_anywhere_inside_its_plane_is_an_error(path, loop):
     plane_end = whole.index(b"lost 3 events") - 2
     for size in range(1, plane_end):
         path.write_bytes(whole[:size])
-        with pytest.raises(TraceError, match="offset"):
+        with pytest.raises(TraceError, match=r"cut short|offset"):
             xspace_file.read(path, STATS)
 
 

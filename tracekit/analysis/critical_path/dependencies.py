@@ -21,9 +21,11 @@ Edges = tuple[Column, Column]
 
 NONE: Edges = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 # Work of a GPU whose turn came begins so soon after the end of what ran before it: of 211 copies to or from a GPU that
-# were ready while another one of their direction ran on another stream (five public profiles), 208 did, most within 4
-# us; none of the copies of one direction overlapped, here or in 30 other profiles.
+# were ready while another one of their direction ran on another stream (five public profiles), 207 did, half of them
+# within 4 us; no two copies of one direction overlap there, or in 30 other profiles.
 _TURN_PS = 10_000_000
+# What was called so shortly before may have waited for nothing but its own launch.
+_LATENCY_PS, _NEVER_PS = 20_000_000, 1 << 62
 # Clocks that are rounded to microseconds may let works overlap so much that ran one after the other.
 _ROUNDED_PS = 1_000_000
 # So many turns, and this share of those that were ready before, are no chance.
@@ -209,7 +211,7 @@ def turn_edges(rows: Rows, launch: Column, launches: pd.DataFrame, queues: Queue
     of them overlap in the trace: one that was launched, and whose stream was done, before the one ahead of it ended,
     waited for that if it began right after, as most of these do.
     """
-    call_starts = np.append(launches["start_ps"].to_numpy(), np.iinfo(np.int64).max)
+    call_starts = np.append(launches["start_ps"].to_numpy(), _NEVER_PS)
     before, after = [NONE[0]], [NONE[1]]
     for device, name in enumerate(rows.devices):
         its = rows.of(device)
@@ -251,7 +253,8 @@ def _turns(rows: Rows, called_at: Column, queues: QueueOrder, group: Column) -> 
     ahead, behind = group[:-1], group[1:]
     predecessor = queues.predecessor[behind]
     was_free = (predecessor < 0) | ((predecessor < len(rows)) & (rows.end[predecessor % len(rows)] < rows.end[ahead]))
-    was_ready = was_free & (queues.queue[ahead] != queues.queue[behind]) & (called_at[1:] < rows.end[ahead])
+    was_called = called_at[1:] + _LATENCY_PS <= rows.end[ahead]
+    was_ready = was_free & was_called & (queues.queue[ahead] != queues.queue[behind])
     is_prompt = was_ready & (rows.start[behind] - rows.end[ahead] <= _TURN_PS)
     count = np.count_nonzero(is_prompt)
     if count < _FEWEST_TURNS or count < _MOST_TURNS * np.count_nonzero(was_ready):

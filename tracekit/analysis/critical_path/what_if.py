@@ -13,7 +13,7 @@ from tracekit.analysis.critical_path.replay import Plan, Without
 from tracekit.columns import frame, largest
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.instances import CollectiveInstances, Unseen
-from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.rows import CODE, FEWEST_MOVES, Rows
 from tracekit.units import percent, quantity
 from tracekit.vocabulary.kinds import Kind
 
@@ -170,7 +170,7 @@ def refusals(
 def unknown_copies(rows: Rows) -> str:
     """Why nothing can be said of copies: their device is not known, so neither is what waited for them; or the driver
     moved memory as kernels touched it, which waited for it inside."""
-    if moves := int(rows.is_migration.sum()):
+    if (moves := int(rows.is_migration.sum())) >= FEWEST_MOVES:
         return f"it is not known how long kernels waited for the {quantity(moves, 'move')} of unified memory"
     is_unknown = ~rows.is_placed & (rows.kind == CODE[Kind.MEMCPY])
     if not is_unknown.any():

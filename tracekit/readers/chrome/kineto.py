@@ -41,7 +41,6 @@ from tracekit.readers.chrome import (
 from tracekit.readers.chrome.document import FAR, NO_JSON
 from tracekit.readers.chrome.kineto_fields import at_least, is_count, whole
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane
-from tracekit.readers.chrome.shapes import JOINED
 from tracekit.readers.losses import Lost
 from tracekit.readers.nested import outermost
 from tracekit.trace import (
@@ -84,10 +83,6 @@ _SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
 _INSTANTS = frozenset({"cpu_instant_event"})
 _NUMBERED = _HOST_OPS | _FRAMES | _ANNOTATIONS | _INSTANTS
 SAMPLED, _FEWEST = 0.5, 200
-_GAPS = "gaps in the numbers of its operations (Ev Idx)"
-# A stretch is gone at so few places, and holds so many; of fewer events that are left, nobody knows.
-_FEW_PLACES, _FEW_GONE, _FEWEST_NUMBERED = 3, 3, 20
-_FEW_JOINED, _MOST_NAMES = 2, 1 << 14
 _MICROSECOND_PS = 10**6
 _NO_STREAM = 2**32 - 1
 # An op that waited for a copy goes on within this time after its end; the clocks may be apart; shorter is no wait.
@@ -154,7 +149,6 @@ def read(document: Document, path: Path) -> Trace:
     damaged += repeats.lost(again, "calls of the host")
     is_own = (ids != 0) & ~again
     calls, ids = calls[is_own], (ids + kineto_work.id_offsets(document, calls))[is_own]
-    damaged += _gone_of_hip(document, calls, ids)
     if len(labels := kineto_work.rank_labels(document)) > 1:
         notes.append(
             f"The file joins {len(labels)} ranks ({', '.join(labels)}): the correlation ids of every one but the first "
@@ -164,8 +158,6 @@ def read(document: Document, path: Path) -> Trace:
     again = kineto_work.repeated(document, work_rows)
     damaged += repeats.lost(again, "kernels, copies and memsets")
     work_rows = work_rows[~again]
-    if all(each.evidence != JOINED for each in document.lost):
-        damaged += _joined_names(document, work_rows)
     of_no_process = by_label(document.pid[work_rows], lambda process: not kineto_fields.is_process(process)).astype(
         bool
     )
@@ -173,6 +165,8 @@ def read(document: Document, path: Path) -> Trace:
         damaged.append(Lost(Loss.EVENTS, count, len(work_rows), "work of processes whose numbers are none"))
     events, launch, lost_of_work = kineto_work.read(document, host, work_rows, annotations, calls, ids)
     damaged += lost_of_work
+    sampled = _sampled(document)
+    notes += [] if sampled else _gaps(document)
     notes += [*kineto_devices.taken(document, work_rows, events["device"].array), *skipped]
     named_ops = np.flatnonzero(valid & document.of(*_HOST_OPS))
     is_step = _steps(document, named_ops) >= 0
@@ -220,7 +214,7 @@ def read(document: Document, path: Path) -> Trace:
             host,
             [
                 *losses.from_messages(_messages(document)),
-                *_sampled(document),
+                *sampled,
                 *_of_events(document, work, broken, outside, len(events)),
                 *damaged,
             ],
@@ -308,77 +302,34 @@ def _messages(document: Document) -> list[object]:
 
 
 def _sampled(document: Document) -> list[Lost]:
-    """That the file is a sample, where fewer than SAMPLED of the numbers of its operations are there, or that a stretch
-    of it is not there.
+    """That the file is a sample, where fewer than SAMPLED of the numbers of its operations are there.
 
     PyTorch numbers all that it hands to Kineto one after the other (`Ev Idx`, passEventsToKineto in
     torch/csrc/autograd/profiler_kineto.cpp): operators, annotations, calls of Python and records of memory.
     """
-    ops, numbered = np.flatnonzero(document.of(*_HOST_OPS)), np.flatnonzero(document.of(*_NUMBERED))
+    ops, numbered = np.flatnonzero(document.of(*_HOST_OPS)), int(document.of(*_NUMBERED).sum())
     if len(ops) < _FEWEST:
-        return _gone(document, numbered)
+        return []
     some = ops[np.unique(np.linspace(0, len(ops) - 1, _FEWEST).astype(np.int64))]
     # Of a sample, which is small, all numbers are looked at.
-    is_whole = len(numbered) >= SAMPLED * _extent(document, some)
-    if is_whole or len(numbered) >= SAMPLED * (total := _extent(document, ops)):
-        return _gone(document, numbered)
-    return [Lost(Loss.OPERATIONS, total - len(numbered), total, _GAPS)]
-
-
-def _gone(document: Document, rows: Rows) -> list[Lost]:
-    """The events between those that are numbered, `rows`, where some are missing in a few places.
-
-    Kineto writes all of them, from 0 on and in their order: in all whole files that were looked at. Who leaves some out
-    of a file, as those of a time or of a name, leaves other gaps.
-    """
-    if len(rows) < _FEWEST_NUMBERED or _numbers(document, rows[[0, -1]]).tolist() == [0, len(rows) - 1]:
+    if numbered >= SAMPLED * _extent(document, some) or numbered >= SAMPLED * (total := _extent(document, ops)):
         return []
-    numbers = _numbers(document, rows)
-    numbers = numbers[numbers >= 0]
-    steps = np.diff(numbers)
-    lost, places = int(steps.sum()) - len(steps), int(np.count_nonzero(steps > 1))
-    is_whole = len(numbers) < _FEWEST_NUMBERED or numbers[0] != 0 or steps.min() < 1 or places > _FEW_PLACES
-    # One that is no JSON, or has lost its category, is told as that.
-    if is_whole or lost > len(numbers) / (1 - SAMPLED) or lost < max(_FEW_GONE, 2 * sum(document.skipped.values())):
+    return [Lost(Loss.OPERATIONS, total - numbered, total, "gaps in the numbers of its operations (Ev Idx)")]
+
+
+def _gaps(document: Document) -> list[str]:
+    """The note on numbers of PyTorch's (`_sampled`) between which some are missing, as in no file that it wrote: a tool
+    left them out, or they are lost."""
+    numbered = np.flatnonzero(document.of(*_NUMBERED))
+    if len(numbered) < _FEWEST or _extent(document, numbered[[0, -1]]) == len(numbered):
         return []
-    return [Lost(Loss.OPERATIONS, lost, lost + len(numbers), _GAPS)]
-
-
-def _gone_of_hip(document: Document, calls: Rows, ids: Rows) -> list[Lost]:
-    """The calls of HIP between those of the events `calls`, which have `ids`, where some are missing in a few places.
-
-    HIP numbers the calls that are recorded alone, one after the other; CUDA numbers others, too.
-    """
-    is_hip = by_label(document.name[calls], lambda name: name.startswith("hip")).astype(bool)
-    if np.count_nonzero(is_hip) < _FEWEST_NUMBERED or len(kineto_work.rank_labels(document)) > 1:
+    total = _extent(document, numbered)
+    if (missing := total - len(numbered)) <= 0:
         return []
-    numbers = np.unique(ids[is_hip])
-    steps = np.diff(numbers)
-    lost, places = int(steps.sum()) - len(steps), int(np.count_nonzero(steps > 1))
-    if places > _FEW_PLACES or lost > len(numbers) / (1 - SAMPLED) or lost < _FEW_GONE:
-        return []
-    return [Lost(Loss.EVENTS, lost, lost + len(numbers), "gaps in the correlation ids of calls of HIP")]
-
-
-def _joined_names(document: Document, rows: Rows) -> list[Lost]:
-    """That one or two of the kernels, the events `rows`, have a name that begins as one and ends as another, where the
-    brackets of all others close: all that compilers wrote do."""
-    codes, counts = np.unique(document.name.codes[rows], return_counts=True)
-    names = document.name.categories
-    if len(codes) > _MOST_NAMES:
-        return []
-    counts_of = {True: 0, False: 0}
-    for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-        if code >= 0 and not {"(", ")", "{", "}"}.isdisjoint(name := names[code]):
-            counts_of[name.count("(") == name.count(")") and name.count("{") == name.count("}")] += count
-    is_joined = 0 < counts_of[False] <= _FEW_JOINED and counts_of[True] >= _FEWEST_NUMBERED
-    return [Lost(Loss.EVENTS, None, None, JOINED)] if is_joined else []
-
-
-def _numbers(document: Document, rows: Rows) -> Rows:
-    """The number of each of the events `rows`, -1 where it has none."""
-    numbers = (whole(args.number) for part in document.args_by_part(rows, _Numbered) for args in part)
-    return np.array([-1 if number is None else number for number in numbers], np.int64)
+    return [
+        f"{missing:,} of {total:,} events that PyTorch numbered (Ev Idx) are not in the file: a tool left them out, or "
+        "a part of the file is lost."
+    ]
 
 
 def _extent(document: Document, rows: Rows) -> int:

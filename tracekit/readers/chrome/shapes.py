@@ -7,7 +7,7 @@ and what is rare is held against that; an event whose keys are those of others i
 """
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -36,6 +36,8 @@ _KNOWN, _RARE = 8, 2
 # So many kinds are kept, and so many bytes of their texts: where each event has keys of its own, none is told.
 _MOST_KINDS, _MOST_BYTES, _MOST_OF_ONE = 4096, 1 << 24, 1 << 16
 _AHEAD = 2
+# Where more are frequent, as of annotations with arguments of the user's own, keys of two kinds prove nothing.
+_MOST_FREQUENT = 64
 # Of more that are no JSON each is lost: so they are written.
 _MOST_BROKEN = 64
 _BEGIN = re.compile(r"(?:\A|[\[,])\s*+\{")
@@ -54,6 +56,7 @@ _STATES = (
 _FARTHEST = 1024
 # A quote in a name, or a number that begins with 0: no part is missing there.
 _WRITTEN = re.compile(rb'."[^,:}\]\s]|[^\d.]0\d', re.DOTALL)
+_DIGITS = re.compile(r"\d+")
 _WHERE = re.compile(r"\(byte (\d+)\)")
 _BLANKS = b", \t\r\n"
 # What events of a phase have that have it at all; of others, as categories, other tools leave some out.
@@ -62,23 +65,20 @@ JOINED = "an event begins as one and ends as another: what stood between is not 
 
 
 class Kind(NamedTuple):
-    """What events of a kind are like: their phase and category, their keys, and those of their arguments."""
+    """What events of a kind are like: their phase and category, their keys, and those of their arguments, both with all
+    numbers in them alike (`layer_12`); whether one of them stands twice."""
 
     phase: str
     category: str
     keys: tuple[str, ...]
     args: tuple[str, ...]
+    is_twofold: bool
 
     @property
     def texts(self) -> tuple[str, ...]:
         """All keys in their order, those of the arguments behind theirs."""
         at = self.keys.index("args") + 1 if "args" in self.keys else len(self.keys)
         return (*self.keys[:at], *self.args, *self.keys[at:])
-
-    @property
-    def is_twofold(self) -> bool:
-        """Whether it has a key twice."""
-        return len(set(self.keys)) < len(self.keys) or len(set(self.args)) < len(self.args)
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -140,7 +140,8 @@ class Shapes:
         known = _Known(frequent)
         joined = {kind for kind in rare if counts[kind] <= _RARE and known.is_joined(kind)}
         own = {kind.texts for kind in counts.keys() - joined}
-        broken = self._broken if frequent and len(self._broken) < _MOST_BROKEN else ()
+        is_known = 0 < len(frequent) <= _MOST_FREQUENT and len(self._broken) < _MOST_BROKEN
+        broken = self._broken if is_known else ()
         return len(joined) + sum(
             _has_other_keys(text, own) or (not is_repaired and _lacks_a_part(text.strip(_BLANKS)))
             for text, is_repaired in broken
@@ -219,9 +220,15 @@ def _kinds(text: bytes) -> Iterator[Kind]:
         if "ph" in values:
             done = end
             args = values.get("args")
-            args_keys = tuple(key for key, _ in args) if isinstance(args, _Pairs) else ()
             phase, category = (str(values.get(key, "")) for key in ("ph", "cat"))
-            yield Kind(phase, category, tuple(key for key, _ in pairs), args_keys)
+            keys, of_args = ([key for key, _ in each] for each in (pairs, args if isinstance(args, _Pairs) else ()))
+            is_twofold = any(len({*each}) < len(each) for each in (keys, of_args))
+            keys_of_kind, args_of_kind = (tuple(map(_without_numbers, each)) for each in (keys, of_args))
+            yield Kind(phase, category, keys_of_kind, args_of_kind, is_twofold)
+
+
+def _without_numbers(key: str) -> str:
+    return _DIGITS.sub("0", key)
 
 
 class _Known:
@@ -234,7 +241,7 @@ class _Known:
         """Whether an event of a kind of which there is hardly another one begins as one and ends as another."""
         if kind.is_twofold:
             return True
-        if kind in self._kinds or not self._has_two_parts(kind):
+        if len(self._kinds) > _MOST_FREQUENT or kind in self._kinds or not self._has_two_parts(kind):
             return False
         alike = [each for each in self._kinds if each.phase == kind.phase]
         of_category = [each for each in alike if each.category == kind.category]
@@ -251,28 +258,36 @@ class _Known:
         """Whether it begins as one of the kinds and ends as another, between two keys or within one."""
         texts = kind.texts
         places = [texts.index(key) if key in texts else len(texts) for key in ("ph", "cat")]
-        for first in self._kinds:
-            own = first.texts
-            same = _common(texts, own)
+        begins, ends = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
+        for each in self._kinds:
+            same, behind = _common(texts, each.texts), _common(texts[::-1], each.texts[::-1])
             # What it has of the first kind's own keys are the values of that.
-            if any(at < same and value != other for at, value, other in zip(places, kind[:2], first[:2], strict=True)):
-                continue
-            for last in self._kinds:
-                behind = _common(texts[::-1], last.texts[::-1])
-                if same + behind >= len(texts) > behind and same:
-                    return True
-                if same + behind == len(texts) - 1 and same < len(own) and behind < len(last.texts):
-                    key, begin, end = texts[same], own[same], last.texts[-behind - 1]
-                    parts = _common(key, begin), _common(key[::-1], end[::-1])
-                    if sum(parts) >= len(key) and key not in (begin, end):
-                        return True
+            values = zip(places, kind[:2], each[:2], strict=True)
+            if same and not any(at < same and value != other for at, value, other in values):
+                begins[same].add(each.texts[same] if same < len(each.texts) else "")
+            if behind < len(texts):
+                ends[behind].add(each.texts[-behind - 1] if behind < len(each.texts) else "")
+        if begins and ends and max(begins) + max(ends) >= len(texts):
+            return True
+        return any(
+            _is_of_both(texts[same], begin, end)
+            for same, firsts in begins.items()
+            for begin in firsts
+            for end in ends.get(len(texts) - 1 - same, ())
+        )
+
+
+def _is_of_both(key: str, begin: str, end: str) -> bool:
+    """Whether a key begins as one and ends as another, each of which is another key."""
+    if not begin or not end or key in (begin, end):
         return False
+    return _common(key, begin) + _common(key[::-1], end[::-1]) >= len(key)
 
 
 def _has_other_keys(text: bytes, kinds: Iterable[tuple[str, ...]]) -> bool:
     """Whether a text that is no JSON holds an event whose keys are not those of a kind of which one is damaged."""
     for part in _BETWEEN.split(text):
-        keys = tuple(match[1].decode("utf-8", "replace") for match in _ANY_KEY.finditer(part))
+        keys = tuple(_without_numbers(match[1].decode("utf-8", "replace")) for match in _ANY_KEY.finditer(part))
         if keys and not any(_is_near(keys, own) for own in kinds):
             return True
     return False

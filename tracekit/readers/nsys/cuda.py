@@ -89,6 +89,8 @@ _COPY_KINDS = (
 )
 _COPY_SYMBOL = "CUDA_MEMCPY_KIND_"
 _UNIFIED = "UVM_"
+# ENUM_CUDA_UNIF_MEM_MIGRATION: the program asked for it (cudaMemPrefetchAsync).
+_PREFETCH = 1
 # ENUM_CUDA_MEM_KIND: id -> what a copy reads or writes.
 _MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
 _SIDES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
@@ -223,7 +225,10 @@ def count_unrecorded(export: Export, work: Work, calls: Calls) -> list[str]:
     if not _has_rows(export, (*_KERNELS, *_COPIES, *_SETS, *_GRAPHS)):
         sorts = (launches_graph,) if is_captured else (launches_graph, *(starts for starts, _, _ in _STARTING))
         at = np.flatnonzero(np.array([any(sort(name) for sort in sorts) for name in names_of_calls], bool)[which])
-        if (every := int((~_failed(export, calls, at)).sum())) < _FEWEST_CALLS:
+        failed = _failed(export, calls, at)
+        if (every := int((~failed).sum())) < _FEWEST_CALLS:
+            if failed.any():
+                return [f"No CUDA work was recorded: of {len(at)} calls that start some {int(failed.sum())} failed."]
             return [f"No CUDA work was recorded (there is no table of kernels, copies or memsets). {_HOW}"]
         export.lost.append(Lost(Loss.LAUNCHED, every, every, machine.why_unrecorded(export)))
         return []
@@ -402,10 +407,11 @@ def _copies(export: Export, table: str) -> Work:
     sides = ("srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
     # What the driver moved itself has no id of a call.
     never_null = ("contextId", "streamId", "bytes", "copyKind", *({"correlationId"} - export.tables[table]))
-    columns = integers(export, table, (*_COMMON, "bytes", "copyKind", *sides), never_null=never_null)
+    columns = integers(export, table, (*_COMMON, "bytes", "copyKind", "migrationCause", *sides), never_null=never_null)
+    is_prefetch = columns["migrationCause"] == _PREFETCH
     has_both = (columns["srcDeviceId"] != MISSING) & (columns["dstDeviceId"] != MISSING)
     apart = has_both & (columns["srcDeviceId"] != columns["dstDeviceId"])
-    which, first = distinct(columns["copyKind"], columns["srcKind"], columns["dstKind"], apart)
+    which, first = distinct(columns["copyKind"], columns["srcKind"], columns["dstKind"], apart, is_prefetch)
     symbols = _symbols(export)
     unified = [kind for kind, symbol in symbols.items() if symbol.startswith(_UNIFIED)]
     _count_unlinked(export, table, len(columns["start"]), unified)
@@ -415,6 +421,7 @@ def _copies(export: Export, table: str) -> Work:
         # Old exports write 0 for a device that they do not know, which proves nothing.
         way = copies.direction(symbol, apart=True if apart[row] and symbol != _COPY_KINDS[0] else None)
         name = _copy_name(symbol, int(columns["srcKind"][row]), int(columns["dstKind"][row]))
+        name += f", {copies.PREFETCHED}" if is_prefetch[row] else ""
         classification = replace(kinds.classify(name, typed=Kind.MEMCPY), direction=way)
         is_lost = int(columns["copyKind"][row]) not in symbols
         labels.append(What(name, classification, unified=symbol.startswith(_UNIFIED), is_lost=is_lost))

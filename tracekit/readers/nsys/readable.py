@@ -229,7 +229,8 @@ def _lost(page: Page, table: Table, read: Sequence[_Read], wrong: Collection[int
     is_exact = is_whole and of_parts.issuperset(wrong)
     if table.is_numbered and (_is_dense(read, wrong) or not of_parts.issuperset(wrong)):
         end = last.keys[-1] if last.keys else last.part.first - 1
-        return end - sum(len(each.good) for each in read) + behind, is_exact
+        below_end = end - sum(len(each.good) for each in read)
+        return (below_end + behind, is_exact) if below_end >= 0 else (None, False)  # not where numbers are negative
     lost: int | None = behind
     for each in read:
         lost_here: int | None = len(each.keys) - len(each.good)

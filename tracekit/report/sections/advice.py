@@ -398,7 +398,7 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         f"Copies{_directions(finding.evidence)} were exposed for {_of_time(finding, devices)}"
     ),
     "copies_in_compute_lane": lambda finding, devices: (
-        f"{percent(finding.evidence['ratio'])} of the exposed copy time was on streams that also run kernels, where "
+        f"{percent(finding.evidence['ratio'])} of the exposed copy time was on the streams that run the kernels, where "
         "neither can hide the other"
     ),
     "pageable_copies": lambda finding, devices: (
@@ -406,7 +406,7 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         "blocks the host"
     ),
     "unified_memory": lambda finding, devices: (
-        f"Kernels that waited for unified memory (moved {quantity(finding.evidence['moves'], 'time')}) took "
+        f"Kernels during which unified memory was moved ({quantity(finding.evidence['moves'], 'time')}) took "
         f"{_of_time(finding, devices)}, most of it {short(finding.evidence['name'], _NAME)}"
     ),
     "host_bound": _late_launches,
