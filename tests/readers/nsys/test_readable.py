@@ -262,6 +262,27 @@ def test_rows_that_were_deleted_are_not_counted_as_lost(export, tmp_path):
     assert "no more than these" in trace.notes[0]
 
 
+@pytest.mark.parametrize("shift", [-COUNT - 500, -700])
+def test_of_rows_with_negative_numbers_no_fewer_than_none_are_lost(export, tmp_path, shift):
+    path = tmp_path / "negative.sqlite"
+    path.write_bytes(export.read_bytes())
+    with closing(sqlite3.connect(path)) as base:
+        base.execute(f"CREATE TABLE other AS SELECT rowid + {shift} AS number, * FROM {KERNELS}")
+        base.execute(f"DELETE FROM {KERNELS}")
+        columns = ", ".join(name for _, name, *_ in base.execute(f"PRAGMA table_info({KERNELS})"))
+        base.execute(f"INSERT INTO {KERNELS} (rowid, {columns}) SELECT number, {columns} FROM other")
+        base.execute("DROP TABLE other")
+        base.commit()
+    whole = table_rows(path, KERNELS)
+    assert (len(whole), min(whole)) == (COUNT, 1 + shift)
+    damaged_path = damaged(path, tmp_path, leaves(path, KERNELS)[3])
+    left = len(readable_rows(damaged_path, KERNELS, whole))
+    trace = nsys.read(damaged_path)
+    ((what, lost, total),) = losses(trace)
+    assert (what, len(trace.events)) == ("events", left)
+    assert lost is None or (COUNT - left <= lost < 30 and total == left + lost)
+
+
 def _random_damage(data, random_numbers):
     data = bytearray(data)
     for _ in range(random_numbers.randint(1, 3)):

@@ -235,7 +235,8 @@ def _lost(page: Page, table: Table, read: Sequence[_Read], wrong: Collection[int
     for each in read:
         lost_here: int | None = len(each.keys) - len(each.good)
         if each is not last and (not each.keys or each.part.page in wrong):
-            first = max(each.part.first, 1) if table.is_numbered else each.part.first
+            is_counted = table.is_numbered and each.part.last > 0  # and has no negative numbers
+            first = max(each.part.first, 1) if is_counted else each.part.first
             most = None if first == pages.FIRST else each.part.last - first + 1
             sizes = [size for size in (most, room if each.part.depth == depth else None) if size is not None]
             lost_here = min(sizes) - len(each.good) if sizes else None
