@@ -324,7 +324,8 @@ def _gaps(document: Document) -> list[str]:
     if len(numbered) < _FEWEST or _extent(document, numbered[[0, -1]]) == len(numbered):
         return []
     total = _extent(document, numbered)
-    if (missing := total - len(numbered)) <= 0:
+    missing = total - len(numbered)
+    if not 0 < missing < SAMPLED * total:
         return []
     return [
         f"{missing:,} of {total:,} events that PyTorch numbered (Ev Idx) are not in the file: a tool left them out, or "
