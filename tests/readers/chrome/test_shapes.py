@@ -153,6 +153,14 @@ def test_names_that_a_tool_cut_are_no_damage(tmp_path):
     assert lost(tmp_path, json.dumps({"traceEvents": events})) == []
 
 
+@pytest.mark.parametrize("depth", [10, 450, 900])
+def test_a_phase_that_is_nested_deep_is_none(tmp_path, depth):
+    nested = '{"a": ' * depth + "1" + "}" * depth
+    deep = OP.replace('"ph": "X"', f'"ph": {nested}')
+    lost(tmp_path, TEXT.replace(OP, f"{OP}, {deep}"))
+    assert len(read(tmp_path / "a.json").events)
+
+
 def test_arguments_that_are_numbered_are_of_one_kind(tmp_path):
     kinds = [{f"f{at}": at} for at in range(400)] + [{f"r{at}": at, "shared": 1} for at in range(200)]
     events = [event("user_annotation", "a", 10 * at, 3, 9, 9, **args) for at, args in enumerate(kinds)]

@@ -220,7 +220,7 @@ def _kinds(text: bytes) -> Iterator[Kind]:
         if "ph" in values:
             done = end
             args = values.get("args")
-            phase, category = (str(values.get(key, "")) for key in ("ph", "cat"))
+            phase, category = (value if isinstance(value := values.get(key), str) else "" for key in ("ph", "cat"))
             keys, of_args = ([key for key, _ in each] for each in (pairs, args if isinstance(args, _Pairs) else ()))
             is_twofold = any(len({*each}) < len(each) for each in (keys, of_args))
             keys_of_kind, args_of_kind = (tuple(map(_without_numbers, each)) for each in (keys, of_args))
