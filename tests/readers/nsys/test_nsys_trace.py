@@ -414,7 +414,7 @@ def one_of_each() -> Tables:
         tables.copy(1, at * 10 + 5, at * 10 + 6, correlationId=at + 4)
         tables.activity("MEMSET", at * 10 + 6, at * 10 + 7, value=0, bytes=9, correlationId=at + 7)
         for name, more in (("cudaLaunchKernel_v7000", 1), ("cuMemcpyHtoDAsync_v2", 4), ("cudaMemsetAsync", 7)):
-            tables.call(name, at * 10, at * 10 + 1, at + more)
+            tables.call(name, at * 10 + more // 3, at * 10 + more // 3 + 1, at + more)
     return tables
 
 
@@ -476,6 +476,15 @@ def test_an_export_of_calls_alone_is_not_damaged_but_was_recorded_without_the_gp
     assert no_device_work(trace) == (f"{none}: {why}." if why else f"{none}.")
     with pytest.raises(TraceError, match=r"is not whole: None of 9 kernels.*Record it again"):
         tracekit.read(tables.write(tmp_path / "calls.sqlite"), strict=True)
+
+
+def test_a_call_of_the_driver_inside_one_of_the_runtime_starts_nothing_else(read):
+    tables = Tables()
+    for at in range(4):
+        tables.call("cudaLaunchKernel_v7000", 10 * at, 10 * at + 8, 2 * at + 1)
+        tables.call("cuLaunchKernel", 10 * at + 2, 10 * at + 6, 2 * at + 2)
+    tables.call("cuLaunchKernel", 50, 56, 99)
+    assert rows(read(tables).losses, "what", "lost", "total") == [["launched work", 5, 5]]
 
 
 @pytest.mark.parametrize("is_captured", [True, False])

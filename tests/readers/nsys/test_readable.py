@@ -4,6 +4,7 @@ What can be read a brute-force oracle tells, which asks SQLite for each row of t
 """
 
 import random
+import re
 import sqlite3
 from contextlib import closing
 
@@ -320,3 +321,29 @@ def test_all_rows_that_can_be_read_are_and_all_others_are_counted(export, tmp_pa
         return
     is_whole = len(trace.events) == len(trace.spans) == COUNT and trace.events["name"].nunique() == 7
     assert is_whole or len(trace.losses)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_of_a_truncated_file_all_that_is_there_is_read_and_the_rest_is_counted(export, tmp_path, seed):
+    data, at = export.read_bytes(), random.Random(seed)
+    size = at.choice([at.randrange(PAGE, len(data)), PAGE * at.randrange(1, len(data) // PAGE), len(data) - 1])
+    path = tmp_path / "report.sqlite"
+    path.write_bytes(data[:size])
+    there = f"it has {size:,} of {len(data):,} bytes"
+    whole = {table: table_rows(export, table) for table in (KERNELS, CALLS, RANGES)}
+    if not readable_rows(path, "StringIds", table_rows(export, "StringIds")):
+        with pytest.raises(TraceError, match=re.escape(f"{path} is truncated ({there}): ")):
+            nsys.read(path)
+        return
+    trace = nsys.read(path)
+    lost = {row["evidence"]: row for row in trace.losses.to_dict("records")}
+    is_schema_whole = not any("schema" in evidence for evidence in lost)
+    assert trace.notes[0] == f"Some details of devices and events could not be read (the file is truncated: {there})."
+    for table, read in ((KERNELS, trace.events), (CALLS, trace.launches), (RANGES, trace.spans)):
+        left = readable_rows(path, table, whole[table])
+        if table != CALLS or len(trace.events):  # of calls those count whose work is there
+            # Of the last page, of which a part is there, SQLite may find some rows.
+            assert 0 <= len(left) - len(read) < (1 if size % PAGE == 0 else 20)
+        if is_schema_whole and len(left) < COUNT:
+            of_table = next(row for evidence, row in lost.items() if evidence.startswith(f"{table} "))
+            assert of_table["what"] == "tables" or of_table["lost"] >= COUNT - len(left)

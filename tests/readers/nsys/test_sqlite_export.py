@@ -34,8 +34,8 @@ def message_of(path) -> str:
         (b"", "is empty (0 bytes)."),
         (b"hello, world" * 99, "is not an SQLite database."),
         (bytes(5000), "is not an SQLite database."),
-        (b"SQLite format 3\0", "is truncated: it has 16 of 100 bytes."),
-        (b"SQLite", "is truncated: it has 6 of 100 bytes."),
+        (b"SQLite format 3\0", "is truncated (it has 16 of 100 bytes)."),
+        (b"SQLite", "is truncated (it has 6 of 100 bytes)."),
     ],
 )
 def test_what_is_no_database_is_told_from_one_that_is_cut_short(tmp_path, content, sentence):
@@ -44,14 +44,12 @@ def test_what_is_no_database_is_told_from_one_that_is_cut_short(tmp_path, conten
     assert message_of(path).startswith(f" {sentence}")
 
 
-@pytest.mark.parametrize("cut", [50, 100, 4096, 8192, -1])
-def test_a_database_that_is_cut_anywhere_is_said_to_be_cut(export, cut):
+@pytest.mark.parametrize("cut", [50, 100, 4096])
+def test_a_database_that_is_cut_before_its_names_is_said_to_be_cut(export, cut):
     whole = export.read_bytes()
     export.write_bytes(whole[:cut])
-    size = len(whole[:cut])
-    assert message_of(export).startswith(
-        f" is truncated: it has {size} of {max(len(whole), 100) if size >= 32 else 100} bytes"
-    )
+    there = f"{cut:,} of {len(whole):,} bytes"
+    assert message_of(export).startswith(f" is truncated (it has {there})")
 
 
 @pytest.mark.parametrize("asked", [nsys.read, lambda path: nsys.is_export(content(path), sure=False)])

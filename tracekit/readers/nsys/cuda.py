@@ -18,7 +18,7 @@ from tracekit.devices import MOST_NUMBER
 from tracekit.intervals import sum_exactly
 from tracekit.readers import repeats
 from tracekit.readers.losses import Lost
-from tracekit.readers.nested import innermost
+from tracekit.readers.nested import innermost, outermost
 from tracekit.readers.nsys import machine
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import (
@@ -225,6 +225,7 @@ def count_unrecorded(export: Export, work: Work, calls: Calls) -> list[str]:
     if not _has_rows(export, (*_KERNELS, *_COPIES, *_SETS, *_GRAPHS)):
         sorts = (launches_graph,) if is_captured else (launches_graph, *(starts for starts, _, _ in _STARTING))
         at = np.flatnonzero(np.array([any(sort(name) for sort in sorts) for name in names_of_calls], bool)[which])
+        at = _outermost(calls, at)
         failed = _failed(export, calls, at)
         if (every := int((~failed).sum())) < _FEWEST_CALLS:
             if failed.any():
@@ -245,7 +246,7 @@ def count_unrecorded(export: Export, work: Work, calls: Calls) -> list[str]:
     if (with_call := int((work.correlation > 0).sum())) and not _has_rows(export, _CALLS):
         evidence = f"no rows of {_CALLS[0]}, the calls of CUDA that launched {with_call:,} device rows"
         export.lost.append(Lost(Loss.ABSENT, 1, None, evidence))
-    if not tables_of(export, *_KERNELS, *_GRAPHS):
+    if not _has_rows(export, (*_KERNELS, *_GRAPHS)):
         return [f"The export contains copies or memsets but no kernels (no table of kernels). {_HOW}"]
     return []
 
@@ -300,6 +301,16 @@ def _around(calls: Calls, at: Integers, others: Integers) -> Integers:
     """The place in `others` of the innermost call around the start of each of the calls `at`, -1 for none."""
     start, end, thread = calls.start_ns, calls.end_ns, calls.thread
     return innermost(start[at], thread[at], start[others], end[others], thread[others])
+
+
+def _outermost(calls: Calls, at: Integers) -> Integers:
+    """Those of the calls `at` that lie in no other one: a call of the runtime makes one of the driver for what it
+    starts."""
+    start, end = calls.start_ns[at], np.maximum(calls.end_ns[at], calls.start_ns[at] + 1)
+    thread, threads = pd.factorize(calls.thread[at])
+    outer = [its[np.unique(outermost(start[its], end[its])[0])] for its in places_of(thread, len(threads))]
+    places: Integers = np.sort(np.concatenate([*outer, np.empty(0, np.int64)]))
+    return at[places]
 
 
 def _failed(export: Export, calls: Calls, at: Integers) -> NDArray[np.bool_]:

@@ -88,6 +88,7 @@ def schema(connection: sqlite3.Connection, page: Page | None, is_damaged: bool) 
     or two of them with its text, and no other one tells it. Two tables never share their rows: of those that seem to,
     the one is read whose columns are as many as the values there.
     """
+    ((pages,),) = connection.execute("PRAGMA page_count")
     entries, lost = _entries(connection, is_damaged)
     refused = {entry.name: VIEW for entry in entries if entry.kind == "view" and entry.name and not entry.is_table}
     own = [entry for entry in entries if entry.is_table]
@@ -133,7 +134,7 @@ def schema(connection: sqlite3.Connection, page: Page | None, is_damaged: bool) 
         frozenset(with_keys),
         refused,
         lost,
-        _pages_without_table(page, entries) if page else 0,
+        _pages_without_table(page, entries, pages) if page else 0,
     )
 
 
@@ -149,11 +150,11 @@ def _is_near(name: str, other: str) -> bool:
     return len(other) == len(name) and sum(map(str.__ne__, name, other)) == 1
 
 
-def _pages_without_table(page: Page, entries: Sequence[_Entry]) -> int:
+def _pages_without_table(page: Page, entries: Sequence[_Entry], most: int) -> int:
     """How many pages of rows there are that no entry of the schema leads to, as SQLite itself only tells where there
-    are no views."""
+    are no views; of the pages that the file should have, `most` are there."""
     head = page(1)
-    count = number_at(head, 28, 4)
+    count = min(number_at(head, 28, 4), most)
     # Where the file is not told to have pages, SQLite counts them; and other pages may begin as those of rows do.
     if not head or not count or number_at(head, 52, 4) or count >= PAGES << 24:
         return 0

@@ -158,12 +158,16 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
     """The export at `path`, a database or a table of a directory of Parquet, closed at the end; of tables with damaged
     pages the rows in all others.
 
-    Raises TraceError, also for what goes wrong inside the block, if the file is empty, no SQLite database, cut short,
-    broken, not finished (a journal or a write-ahead log with changes lies beside it) or no export of Nsight Systems.
+    Raises TraceError, also for what goes wrong inside the block, if the file is empty, no SQLite database, broken, not
+    finished (a journal or a write-ahead log with changes lies beside it) or no export of Nsight Systems.
     """
     is_parquet = path.suffix in parquet_export.SUFFIXES
+    size_there = "" if is_parquet else _size_there(path)
     connection, lost = parquet_export.database(path) if is_parquet else (_connection(path), [])
     what = f"{path.parent} is a damaged export" if is_parquet else f"{path} is a corrupt SQLite database"
+    if size_there:
+        what = f"{path} is truncated ({size_there})"
+        lost.append(Lost(Loss.DETAILS, None, None, f"the file is truncated: {size_there}"))
     try:
         # Strings are decoded when their distinct values are known; one bad byte must not cost the file.
         connection.text_factory = bytes
@@ -175,7 +179,7 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
             damaged = _damaged(connection, found, page) if is_damaged else {}
         tables, refused = found.tables, found.refused
         lost += found.lost
-        if not lost and DAMAGED not in refused.values() and _is_without_table(found, damaged):
+        if not found.lost and DAMAGED not in refused.values() and _is_without_table(found, damaged):
             lost.append(Lost(Loss.TABLES, 1, None, "whose pages the schema does not lead to"))
         if refused.get(parquet_export.STRINGS) in (COMPUTED, SHADOWED):
             reason = "computed columns" if refused[parquet_export.STRINGS] == COMPUTED else SHADOWED
@@ -194,7 +198,6 @@ def opened(path: Path, is_damaged: bool = False) -> Iterator[Export]:
 
 
 def _connection(path: Path) -> sqlite3.Connection:
-    _check_file(path)
     try:
         return _connected(path)
     except sqlite3.Error as error:
@@ -305,8 +308,9 @@ def unneeded(export: Export) -> list[str]:
     return [f"Damaged in the export, but not needed: {named}{more}."] if spared else []
 
 
-def _check_file(path: Path) -> None:
-    """Raise TraceError for a file that SQLite would not read whole, or not say clearly why."""
+def _size_there(path: Path) -> str:
+    """How many bytes of a truncated file are there, "" of others; TraceError for one of which SQLite would read
+    nothing, or not all and not say clearly why."""
     try:
         with files.opened(path) as file:
             head = file.read(_HEADER)
@@ -320,8 +324,10 @@ def _check_file(path: Path) -> None:
     # Bytes 16, 24, 28 and 92: page size, change counter, pages, and the change for which the pages were counted.
     page = int.from_bytes(head[16:18], "big")
     expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
-    if size < _HEADER or (head[24:28] == head[92:96] and size < expected):
-        raise TraceError(f"{path} is truncated: it has {size} of {max(expected, _HEADER)} bytes. {_AGAIN}")
+    is_truncated = size < _HEADER or (head[24:28] == head[92:96] and size < expected)
+    size_there = f"it has {size:,} of {max(expected, _HEADER):,} bytes" if is_truncated else ""
+    if size < _HEADER:
+        raise TraceError(f"{path} is truncated ({size_there}). {_AGAIN}")
     for suffix, what in BESIDE.items():
         beside = path.with_name(path.name + suffix)
         if beside.is_file() and beside.stat().st_size:
@@ -329,6 +335,7 @@ def _check_file(path: Path) -> None:
                 f"{path} is incomplete: {beside.name} beside it contains {what}. Open it once with the sqlite3 "
                 "program, which applies or undoes that, or export the report again."
             )
+    return size_there
 
 
 def _schema(path: Path, connection: sqlite3.Connection, page: Page | None, is_damaged: bool) -> Schema:

@@ -59,7 +59,7 @@ def _result(result: Completeness) -> str:
     if result.shares:
         return "Only a part of what ran is known, and no shares of time."
     if result.rows:
-        return "Some of the work was not recorded: busy times are lower bounds, and causes are not known."
+        return "Some of the work is missing: busy times are lower bounds, and causes are not known."
     if result.waiting:
         return "Ranks are missing: how long collectives waited, and for which rank, is not known."
     if result.bounds:
@@ -95,7 +95,7 @@ def _lost(loss: dict[str, Any]) -> str:
     match loss["what"]:
         case Loss.OPERATIONS:
             share = percent(1 - loss["lost"] / loss["total"])
-            return f"{host}the file is a sample: it holds {share} of the operations that its numbers count{evidence}."
+            return f"{host}the file holds {share} of the operations that its numbers count{evidence}."
         case Loss.LAUNCHED:
             why = "the profiler recorded none" if loss["lost"] == loss["total"] else _CUT
             return f"{host}{unanswered(loss['lost'], loss['total'])}: {why}{evidence}."
