@@ -420,7 +420,7 @@ def test_of_a_sample_no_face_shows_a_share_of_time(phases):
     assert figures_in(analyse(recorded(0, phases=phases)).summary())
     assert figures_in(report.summary()) == {}
     assert [device["device"] for device in report.summary()["devices"]] == ["gpu:0", "gpu:1"]
-    reason = "The trace holds 40.0 % of the 100 operations that its numbers count."
+    reason = "The trace is a sample: it holds 40.0 % of the 100 operations that its numbers count."
     assert report.whole.lacking == report.summary()["completeness"]["shares"] == reason
     console = Console(width=1000, file=io.StringIO())
     show(report, console, full=True, timeline=timeline_of(trace))

@@ -284,7 +284,8 @@ def _unknown_rows(losses: pd.DataFrame, events: int, least: float) -> str:
         match loss["what"]:
             case Loss.OPERATIONS:
                 return (
-                    f"The trace holds {percent(1 - lost / total)} of the {total:,} operations that its numbers count."
+                    f"The trace is a sample: it holds {percent(1 - lost / total)} of the {total:,} operations "
+                    "that its numbers count."
                 )
             case Loss.LAUNCHED:
                 return f"{unanswered(lost, total)}."

@@ -95,7 +95,7 @@ def _lost(loss: dict[str, Any]) -> str:
     match loss["what"]:
         case Loss.OPERATIONS:
             share = percent(1 - loss["lost"] / loss["total"])
-            return f"{host}the file holds {share} of the operations that its numbers count{evidence}."
+            return f"{host}the file is a sample: it holds {share} of the operations that its numbers count{evidence}."
         case Loss.LAUNCHED:
             why = "the profiler recorded none" if loss["lost"] == loss["total"] else _CUT
             return f"{host}{unanswered(loss['lost'], loss['total'])}: {why}{evidence}."
