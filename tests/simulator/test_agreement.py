@@ -1,4 +1,7 @@
-"""All readers and analyses give the same answer on one job, whatever format it is in, and that answer is the truth."""
+"""All readers and analyses give the same answer on one job, whatever format it is in, and that answer is the truth.
+
+How far reasons are from the truth `test_compare` holds; here they are the same in every format that records as much.
+"""
 
 import itertools
 import re
@@ -11,6 +14,7 @@ from tests.simulator.random_jobs import random_job
 from tests.simulator.truth import Truth
 from tests.simulator.writers import FORMATS
 from tracekit.analysis.collectives import collectives
+from tracekit.analysis.explain import explain
 from tracekit.analysis.overlap import partition
 from tracekit.analysis.steps import steps
 from tracekit.columns import records
@@ -80,3 +84,32 @@ def test_every_format_gives_the_true_times_of_a_random_job(seed, tmp_path):
         assert table["step"].tolist() == list(range(truth.job.steps)), trace_format
         # Before the first step no row says when it began.
         assert (table["wall_ps"][1:] // NS).tolist() == walls[1:], trace_format
+
+
+# Jobs of two and six ranks, and of one, whose profilers record what each wait is for; and one whose do not.
+RECORDED, UNRECORDED = (102, 103, 108, 121), 101
+
+
+def reasons(truth: Truth, trace_format: str, folder) -> tuple[list, list, list]:
+    """What the paths of the steps are made of, what-ifs, and idle time by cause; times in ns."""
+    told = explain(read(FORMATS[trace_format](truth, folder / trace_format, WHOLE)))
+    path, what_if, idle = told.critical_path.composition, told.critical_path.what_if, told.idle.by_cause
+    parts = [(row["at"], row["part"], row["time_ps"] // NS) for row in records(path) if row["time_ps"]]
+    # A report of all ranks calls the kernels of each by one name, as one of a rank does.
+    cases = [(row["what"], row["name"], row["predicted_ps"]) for row in records(what_if) if not row["name"]]
+    return parts, cases, [(row["cause"], row["gaps"], row["idle_ps"] // NS) for row in records(idle)]
+
+
+@pytest.mark.parametrize("seed", [*RECORDED, UNRECORDED])
+def test_reasons_are_the_same_in_every_format_that_records_as_much(seed, tmp_path):
+    truth = Truth(random_job(seed))
+    assert truth.job.has_sync_records == (seed in RECORDED)
+    told = {trace_format: reasons(truth, trace_format, tmp_path) for trace_format in FORMATS}
+    assert told["xspace"] == told["jax-json"]
+    assert len({str(idle) for *_, idle in told.values()}) == 1
+    if seed in RECORDED:
+        # That NCCL's communicator was made before the first step, only Nsight Systems records.
+        paths = [[part for part in told[each][0] if part[0] > 0] for each in ("kineto", "nsys")]
+        assert paths[0] == paths[1]
+    else:
+        assert told["kineto"] == told["xspace"]

@@ -42,7 +42,7 @@ def _blocking_copies(timeline: Timeline) -> NDArray[np.int64]:
     row = row[(np.bincount(launch[launch >= 0], minlength=len(launches)) == 1)[launch[row]]]
     call = launch[row]
     begin, until = (launches[edge].to_numpy()[call] for edge in ("start_ps", "end_ps"))
-    end, memory, way = rows.end[row], _memory(rows, row), _directions(rows, row)
+    end, memory, way = rows.end[row], memory_of(rows, row), _directions(rows, row)
     is_late = until - end > WAKE_PS
     waited = (way == "D2H") & (memory == "pageable") | (memory != "pinned") & (end - begin > WAKE_PS) & ~is_late
     waited = (end <= until) & waited | is_synchronous[call] & (end <= until + CLOCKS_PS)
@@ -60,7 +60,7 @@ def _directions(rows: Rows, row: NDArray[np.int64]) -> NDArray[np.object_]:
     return np.array([*rows.labels("direction"), None], object)[rows.codes("direction")[row]]
 
 
-def _memory(rows: Rows, row: NDArray[np.int64]) -> NDArray[np.object_]:
+def memory_of(rows: Rows, row: NDArray[np.int64]) -> NDArray[np.object_]:
     """The memory of the host that each copy goes through, by its record or its name, None where neither tells."""
     of_record, of_name = (
         np.array([*(host_memory(label) for label in rows.labels(column)), None], object)[rows.codes(column)[row]]

@@ -297,6 +297,11 @@ def frees_memory(name: str) -> bool:
     return bool(_RELEASE.match(name))
 
 
+def waits_to_free(name: str) -> bool:
+    """Whether a call of this name gives memory back once its device is done, which `cudaFreeAsync` does not wait for."""
+    return frees_memory(name) and "Async" not in name
+
+
 def pins_memory(name: str) -> bool:
     """Whether a call of this name asks a device's runtime for pinned memory of the host."""
     return bool(_PINNED.match(name))

@@ -833,17 +833,52 @@ def test_a_launch_call_that_ran_long_before_its_row_started_held_it_up():
     assert without_host["predicted_ps"] == (440 - 5 - 407 - 3) * US or without_host["reason"] is not None
 
 
-@pytest.mark.parametrize(("returned_us", "is_bound"), [(1000, True), (970, True), (890, False)])
-def test_a_synchronous_copy_bounds_its_call_where_that_returned_a_little_before_its_end(returned_us, is_bound):
+@pytest.mark.parametrize(
+    ("call", "memory", "returned_us", "is_bound"),
+    [
+        ("cudaMemcpy", None, 1000, True),
+        ("cudaMemcpy", None, 970, True),
+        ("cudaMemcpy", None, 890, False),
+        # The driver's buffer holds what is left of a copy from pageable memory, whatever the call is named.
+        ("cudaMemcpyAsync", "pageable", 970, True),
+        ("cudaMemcpyAsync", "pageable", 910, True),
+        ("cudaMemcpyAsync", "pageable", 890, False),
+        ("cudaMemcpyAsync", None, 970, False),
+        ("cudaMemcpyAsync", "pinned", 970, False),
+    ],
+)
+def test_a_copy_bounds_its_call_where_that_returned_a_little_before_its_end(call, memory, returned_us, is_bound):
     rows_of = [
-        ("gpu:0", "s", "memcpy", 5 * US, 1000 * US, {"correlation_id": 1}),
+        ("gpu:0", "s", "memcpy", 5 * US, 1000 * US, {"correlation_id": 1, "host_memory": memory}),
         ("gpu:0", "s", "compute", 1110 * US, 1200 * US, {"correlation_id": 2}),
     ]
-    calls = [("t", 0, returned_us * US, 1, "cudaMemcpy"), ("t", 1100 * US, 1105 * US, 2, "launch")]
+    calls = [("t", 0, returned_us * US, 1, call), ("t", 1100 * US, 1105 * US, 2, "launch")]
     work = [("t", returned_us * US, 1100 * US)]
     result = path(trace(rows_of, calls, work))
     (copies,) = result.what_if.loc[result.what_if["what"] == "copies", "ratio"]
     assert (copies < 0.5) == is_bound
+
+
+@pytest.mark.parametrize(
+    ("call", "until_us", "parts_us"),
+    [
+        ("cudaFree", 80, {"compute": 65, "host work": 10}),
+        ("cuMemFree_v2", 80, {"compute": 65, "host work": 10}),
+        # These do not wait.
+        ("cudaFreeAsync", 80, {"host work": 70}),
+        ("cudaMalloc", 80, {"host work": 70}),
+    ],
+)
+def test_what_frees_memory_waits_for_what_its_process_launched(call, until_us, parts_us):
+    rows_of = [
+        ("gpu:0", "s", "compute", 5 * US, 70 * US, {"correlation_id": 1}),
+        ("gpu:0", "s", "compute", 205 * US, 300 * US, {"correlation_id": 3}),
+    ]
+    calls = [("t", 0, 3 * US, 1, "launch"), ("t", 10 * US, until_us * US, None, call), ("t", 200 * US, 203 * US, 3)]
+    found = path(trace(rows_of, calls)).path
+    of_it = found[found["start_ps"] < until_us * US]
+    of_it = of_it[of_it["part"].isin(["compute", "host work"])]
+    assert {part: int(of["time_ps"].sum()) // US for part, of in of_it.groupby("part")} == parts_us
 
 
 @pytest.mark.parametrize("place", range(3))

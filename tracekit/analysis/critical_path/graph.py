@@ -203,7 +203,7 @@ def graph(timeline: Timeline) -> Graph:
     device[first[3] :] = np.append(rows.device, rows.device[queues.pair])
     kind = np.full(len(order), WORK, np.int8)
     kind[: first[1]][host.starts_rows] = CALL
-    kind[first[2] : first[3]] = CALL
+    kind[first[2] : first[3]] = np.where(host.starts_rows[sources.returns], CALL, WORK)
     kind[first[3] :] = np.append(rows.kind, rows.kind[queues.pair])
     clocks, clock = _clocks(sources)
     clock[: len(host.blank)][host.blank] = -1  # nothing waits for what is out of the order

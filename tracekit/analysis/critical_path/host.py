@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.analysis.blocking_copies import memory_of
 from tracekit.analysis.critical_path.dependencies import Places, find_predecessors
 from tracekit.analysis.host_activity import UnknownWaits, dispatchers
 from tracekit.analysis.host_times import HostTimes
@@ -17,7 +18,7 @@ from tracekit.columns import by_label, categorical, distinct, numbered, order_by
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.readers.step_spans import ROUNDING_PS
-from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.rows import CODE, Rows, processes
 from tracekit.timeline.syncs import CLOCKS_PS
 from tracekit.vocabulary.host_calls import (
     Activity,
@@ -29,6 +30,7 @@ from tracekit.vocabulary.host_calls import (
     copies_to_host,
     says_waiting,
     serves_runtime,
+    waits_to_free,
 )
 from tracekit.vocabulary.kinds import Kind
 
@@ -52,8 +54,8 @@ _MOST_TURNING = 200
 _LAUNCHES_MEANWHILE, _DISAGREES_IN = 3, 5
 # What a thread does by itself, by the names of its spans.
 _OWN_WORK = (Activity.LOWERING, Activity.COMPILING, Activity.INSTALLING, Activity.LOADING)
-# A synchronous copy may end so much after its call, but no more than this part of it.
-EARLY_PS, _EARLY_PART = 100_000_000, 10
+# A synchronous copy may end so much after its call, one of pageable memory this part of it.
+_EARLY_PS, _EARLY_PART = 100_000_000, 10
 
 
 class StepEnds(NamedTuple):
@@ -415,7 +417,8 @@ def _in_query_loops(names: pd.Series, wait_names: pd.Series, calls: Times) -> ND
 
 
 def _awaited_row(rows: Rows, launch: Column, launches: pd.DataFrame) -> Places:
-    """The row, last to end, that each launch waited for before it returned, -1 for none.
+    """The row, last to end, that each launch waited for before it returned, -1 for none; what frees memory waits for
+    all that its process had launched (`_freed_behind`).
 
     Copies from or to memory that is not pinned are done when their call returns, and others may be by chance; a CPU
     device may run a program on the thread that called it. A call that returned before its last row ended waited for
@@ -441,22 +444,52 @@ def _awaited_row(rows: Rows, launch: Column, launches: pd.DataFrame) -> Places:
     places = np.flatnonzero(waits & held_up[call])
     places = places[np.argsort(rows.end[candidates[places]], kind="stable")]
     awaited_row[call[places]] = candidates[places]  # the last to end is written last
+    freeing, last = _freed_behind(rows, launch, launches)
+    awaited_row[freeing] = last
     return awaited_row
 
 
-def _returns_early(rows: Rows, row: Column, call: Column, launches: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which of the n copies `row` a synchronous `call` waited for that returned a little before their end.
+def _freed_behind(rows: Rows, launch: Column, launches: pd.DataFrame) -> tuple[Column, Column]:
+    """The k calls that freed memory of a device when all that their process had launched before was done, and the row
+    of it that ended last, while they lasted: `cudaFree` waits for its device. One that returned earlier did not, nor
+    did one that began later."""
+    freeing = np.flatnonzero(by_label(launches["name"].array, waits_to_free).astype(bool))
+    none = np.zeros(0, np.int64)
+    if not len(freeing):
+        return none, none
+    start, end = (launches[edge].to_numpy() for edge in ("start_ps", "end_ps"))
+    (process,) = processes(launches)
+    row = np.flatnonzero(launch >= 0)
+    call, behind = [none], [none]
+    for number in np.unique(process[freeing]).tolist():
+        its = row[process[launch[row]] == number]
+        its = its[np.argsort(start[launch[its]], kind="stable")]
+        calls_of = freeing[process[freeing] == number]
+        before = np.searchsorted(start[launch[its]], start[calls_of])
+        calls_of, before = calls_of[before > 0], before[before > 0]
+        reach = np.maximum.accumulate(rows.end[its])
+        newest = np.maximum.accumulate(np.where(rows.end[its] == reach, np.arange(len(its)), 0))
+        last = its[newest[before - 1]]
+        waited = (rows.end[last] > start[calls_of]) & (rows.end[last] <= end[calls_of])
+        call.append(calls_of[waited])
+        behind.append(last[waited])
+    return np.concatenate(call), np.concatenate(behind)
 
-    A copy from pageable memory goes through a buffer of the driver, piece by piece, and the call returns once the last
-    piece is in the buffer (the same page of NVIDIA's), or the clocks are apart by that much. In a run of 18 ms copies
-    the calls returned 30 us before their ends.
+
+def _returns_early(rows: Rows, row: Column, call: Column, launches: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which of the n copies `row` a `call` waited for that returned a little before their end.
+
+    A copy from pageable memory goes through a buffer of the driver, piece by piece, and the call, be it called
+    asynchronous or not, returns once the last piece is in the buffer (the same page of NVIDIA's), or the clocks are
+    apart by that much. In a run of 18 ms copies the calls returned 30 us before their ends, in one of 104 ms 147 us.
     """
-    names = launches["name"].cat.categories
-    is_synchronous = np.array([*(copies_synchronously(str(name)) for name in names), False])
-    is_copy = (rows.kind[row] == CODE[Kind.MEMCPY]) & is_synchronous[launches["name"].cat.codes.to_numpy()[call]]
+    is_synchronous = by_label(launches["name"].array, copies_synchronously).astype(bool)[call]
+    is_pageable = np.equal(memory_of(rows, row), "pageable")
+    is_copy = (rows.kind[row] == CODE[Kind.MEMCPY]) & (is_synchronous | is_pageable)
     call_start, call_end = (launches[edge].to_numpy()[call] for edge in ("start_ps", "end_ps"))
     early_ps = rows.end[row] - call_end
-    most_ps = np.minimum((rows.end[row] - rows.start[row]) // _EARLY_PART, EARLY_PS)
+    length_ps = rows.end[row] - rows.start[row]
+    most_ps = np.where(is_pageable, length_ps, np.minimum(length_ps, _EARLY_PART * _EARLY_PS)) // _EARLY_PART
     is_early: NDArray[np.bool_] = is_copy & (rows.start[row] >= call_start) & (early_ps > 0) & (early_ps <= most_ps)
     return is_early
 
