@@ -20,6 +20,9 @@ NEXT = (
     "(SQLite, Parquet), nsys-jax or rocprofv3 (JSON); docs/formats.md says how to record them."
 )
 
+UTF_16 = "text in UTF-16, and traces are UTF-8: convert it, as by `iconv -f UTF-16 -t UTF-8`"
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
 
 def names(trace_files):
     return [file.name for file in trace_files.files]
@@ -34,6 +37,10 @@ def names(trace_files):
         ("a.zip", b"PK\x03\x04...", "a zip archive that is cut off or damaged; copy it again, in binary mode"),
         ("a.xplane.pb", b"PK\x03\x04...", "a zip archive that is cut off or damaged; copy it again, in binary mode"),
         ("a.png", b"\x89PNG\r\n", "an image"),
+        ("a.json", '{"traceEvents": []}'.encode("utf-16"), UTF_16),
+        ("a.json.gz", gzip.compress(gzip.compress(b"{}")), "compressed twice; decompress it once with gunzip"),
+        ("a.xplane.pb", LFS, "a pointer of Git LFS in place of the file; fetch it with `git lfs pull`"),
+        ("a.sqlite", LFS, "a pointer of Git LFS in place of the file; fetch it with `git lfs pull`"),
         ("a.json", b"<!DOCTYPE html><html>", "an HTML page, downloaded in place of the file"),
         ("a.txt", b"hello", "text"),
         ("a.gz", b"\x1f\x8bnot really", "a gzip file that cannot be decompressed; copy it again, in binary mode"),
@@ -197,6 +204,27 @@ def test_what_is_called_as_files_of_json_are_and_is_none_is_told(tmp_path, name,
         write_file(tmp_path / f"worker_{number}.json", KINETO)
     write_file(tmp_path / name, content)
     assert find(tmp_path).unreadable == ((f"{name} is {why}",) if why else ())
+
+
+@pytest.mark.parametrize(
+    ("name", "is_told"),
+    [
+        (".b.xplane.pb.Ab3dE1", True),
+        (".syncthing.b.xplane.pb.tmp", True),
+        (".b.xplane.pb.icloud", True),
+        ("b.xplane.pb.filepart", True),
+        ("b.xplane.pb.6eF4b2C1", True),
+        ("b.xplane.pb_.gstmp", True),
+        # Of one that is there, a second copy is under way; macOS keeps the attributes of a file so.
+        (".a.xplane.pb.Ab3dE1", False),
+        ("._a.xplane.pb", False),
+        (".notes.txt.Ab3dE1", False),
+    ],
+)
+def test_a_copy_that_has_not_ended_is_a_host_that_is_missing(tmp_path, name, is_told):
+    write_file(tmp_path / "a.xplane.pb", b"\n\x02\x08\x01")
+    write_file(tmp_path / name, b"\n\x02\x08")
+    assert find(tmp_path).unreadable == ((f"{name} is what a copy left that has not ended",) if is_told else ())
 
 
 ZSTD, XZ = b"\x28\xb5\x2f\xfd" + bytes(9), b"\xfd7zXZ\0" + bytes(9)

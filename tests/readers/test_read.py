@@ -387,7 +387,9 @@ def test_a_host_of_which_there_is_no_xspace_is_read_from_its_json(tmp_path):
     assert (trace.format, trace.hosts["host"].tolist()) == ("xplane", ["a", "b"])
     assert trace.events["device"].tolist() == ["a/gpu:0", "b/gpu:0"]
     assert (trace.events["end_ps"] - trace.events["start_ps"]).tolist() == [9_000_000, 5_000_000]
-    assert lost(trace) == []
+    assert lost(trace) == [
+        ["details", None, None, f"no .xplane.pb is beside b.trace.json.gz, read in its place, {LACKS}"]
+    ]
     assert not any("Skipped" in note for note in trace.notes)
     # What is there twice, to the picosecond, is a copy by whatever name.
     write_jax_json(tmp_path / "b.trace.json.gz", 9)
@@ -398,6 +400,15 @@ def test_a_host_of_which_there_is_no_xspace_is_read_from_its_json(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.trace.json.gz").write_bytes(b"no JSON")
     assert lost(read(tmp_path)) == [["files", 1, 2, "b.trace.json.gz is text"]]
+
+
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_json_of_a_captured_run_stands_for_an_xspace_that_is_gone(tmp_path, is_captured):
+    write_jax_json(tmp_path / "vm.trace.json.gz", 9)
+    if is_captured:
+        (tmp_path / "capture.json").write_text('{"schema": 1, "usable_cores": 2, "commit": null}')
+    evidence = f"no .xplane.pb is beside vm.trace.json.gz, read in its place, {LACKS}"
+    assert lost(read(tmp_path)) == ([["details", None, None, evidence]] if is_captured else [])
 
 
 def test_a_rank_of_another_profiler_is_lost_and_one_of_both_is_read_once(tmp_path):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
@@ -184,8 +185,30 @@ def test_of_a_truncated_file_what_is_whole_is_read(tmp_path, packed):
     assert 0 < len(trace.events) < 199
     assert trace.losses["what"].tolist()[0] == "bytes"
     path.write_bytes(data[:30])
-    with pytest.raises(TraceError, match=r"t\.json is (laid out as no version|no whole JSON) of rocprofv3"):
+    with pytest.raises(TraceError, match=r"t\.json is no whole JSON of rocprofv3: "):
         read(path)
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_each_end_of_a_truncated_file_leaves_the_records_before_it(tmp_path, is_list):
+    kernels = [kernel(10 * at, 10 * at + 5) for at in range(1, 6)]
+    one = process(
+        kernel_dispatch=kernels, memory_copy=[copy(90, 95, "HOST_TO_DEVICE", CPU, GPU_0)], hip_api=[], rccl_api=[]
+    )
+    data = json.dumps({"rocprofiler-sdk-tool": [one] if is_list else one}).encode()
+    path = tmp_path / "t.json"
+    begin = data.index(b"kernel_dispatch") + 20
+    ends = [found.end() for found in re.finditer(rb'"stream_id": \{"handle": 77\}\}', data)]
+    path.write_bytes(data)
+    whole = read(path).events[["start_ps", "end_ps"]].to_numpy().tolist()
+    for size in range(begin, len(data)):
+        path.write_bytes(data[:size])
+        trace = read(path)
+        times = trace.events[["start_ps", "end_ps"]].to_numpy().tolist()
+        assert all(each in whole for each in times), size
+        assert len(times) >= sum(end <= size for end in ends), size
+        assert trace.losses["what"].tolist()[0] == "bytes", size
+        assert trace.losses["lost"].isna().iat[0], size
 
 
 def test_times_far_from_the_others_are_none(tmp_path):

@@ -149,7 +149,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
         of_host = next((host.capture for host in hosts if host.capture is not None), None)
         capture, of_summary = (None, []) if of_host is None else capture_facts.whole(of_host)
         of_capture += of_summary
-    lost += of_capture
+    lost += [*of_capture, *_without_spaces(hosts, lost, is_captured=bool(capture))]
     machines = (capture or {}).get("machines", {})
 
     def merged(_: Path) -> Trace:
@@ -187,6 +187,19 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
         ),
         capture=capture,
     )
+
+
+def _without_spaces(hosts: Sequence[HostTrace], told: Sequence[Lost], is_captured: bool) -> list[Lost]:
+    """That JSON of JAX was read of hosts of which no XSpace is there, where one was written: those of other hosts are,
+    or tracekit captured the run; but for what is `told`."""
+    if not is_captured and all(host.trace.format != formats.XSPACE.name for host in hosts):
+        return []
+    names = [find.label(Path(host.trace.source)) for host in hosts if host.trace.format == _OF_COPIES]
+    names = [name for name in names if not any(name in (each.evidence or "") for each in told)]
+    if not names:
+        return []
+    evidence = f"no .xplane.pb is beside {_few(names)}, read in its place, {find.LACKS}"
+    return [Lost(Loss.DETAILS, None, None, evidence)]
 
 
 def _lacking_steps(hosts: Sequence[HostTrace], steps: Steps) -> tuple[list[str], list[str]]:

@@ -14,6 +14,7 @@ _UNPACKED_BYTES = 1 << 20  # at most, of what the bytes read unpack to
 _GZIP = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"
 _ZIP = b"PK\x03\x04"
+_LFS = b"version https://git-lfs.github.com/spec/"
 _PERFETTO = (".pftrace", ".perfetto-trace", ".perfetto", ".protobuf.perfetto")
 # What other files beside traces are, that share their suffixes.
 OTHER_JSON, TEXT = "JSON without trace events", "text"
@@ -61,6 +62,11 @@ class Content:
     def is_json(self) -> bool:
         """Whether it begins as an object or an array of JSON does."""
         return self.text[:1] in (b"{", b"[")
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether it is what Git LFS keeps in the place of a file that it has not fetched."""
+        return self.text.startswith(_LFS)
 
     @property
     def text(self) -> bytes:
@@ -134,6 +140,12 @@ def description(path: Path) -> str:
             return name
     if not beginning.head:
         return "a gzip file that cannot be decompressed; copy it again, in binary mode"
+    if beginning.gzipped and beginning.head.startswith(_GZIP):
+        return "compressed twice; decompress it once with gunzip"
+    if beginning.is_pointer:
+        return "a pointer of Git LFS in place of the file; fetch it with `git lfs pull`"
+    if what := unlike_json(path):
+        return what
     if text[:15].lower().startswith((b"<!doctype html", b"<html")):
         return "an HTML page, downloaded in place of the file"
     if beginning.is_json:

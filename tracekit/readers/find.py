@@ -38,8 +38,12 @@ _NEXT = (
 # What a viewer writes beside a trace.
 _CACHES = re.compile(r"^\.|^ALL_HOSTS\.|\.SSTABLE$|\.hlo_proto\.pb$|^cache_version\.txt$")
 _JAX_COPY = "perfetto_trace.json.gz"
-# What is added to the name of a file that was packed for a copy, or that did not come whole.
-_PACKED = re.compile(r"\.(?:gz|zst|xz|lzma|bz2|lz4|br|7z|zip|part|partial|crdownload|tmp)$")
+# What is added to the name of a file that was packed for a copy; and to one that has not come whole, as by browsers,
+# WinSCP, gcloud and aws, which adds eight digits, or is only where it is to come from (DVC).
+_PACKED = re.compile(r"\.(?:gz|zst|xz|lzma|bz2|lz4|br|7z|zip)$")
+_COMING = re.compile(r"(?:\.(?:part|partial|crdownload|download|filepart|tmp|aria2|dvc|[0-9A-Fa-f]{8})|_?\.gstmp)$")
+# While rsync, Syncthing or iCloud fetch a file, one stands in its place that is hidden.
+_HIDDEN = re.compile(r"\.(?:syncthing\.)?(.+)\.(?:[A-Za-z0-9]{6}|tmp|icloud)")
 # The table of an archive of nsys-jax, and what else such an archive holds and no other one does.
 _TABLE = f"{nsys_jax.FOLDER}/trace.parquet"
 _OF_ARCHIVE = re.compile(r"(?:^|/)(?:thread-metadata\.parquet|device-metadata\.parquet|dump/module_\d+\.[^/]*)$")
@@ -453,6 +457,11 @@ def _entries(directory: Path) -> list[Path]:
     return [entry for entry, is_dir in _scanned(directory) if not is_dir and not _CACHES.search(entry.name)]
 
 
+def _hidden_copies(directory: Path) -> list[Path]:
+    """The files in a directory that stand in the place of others while these are fetched."""
+    return [entry for entry, is_dir in _scanned(directory) if not is_dir and _HIDDEN.fullmatch(entry.name)]
+
+
 def _named_as_files(directory: Path) -> list[Path]:
     """The directories in a directory that have a suffix that traces have, as what a tool unpacked may have."""
     return [
@@ -587,7 +596,7 @@ def _unreadable(
         file: f"{label(file)} is {_what(file)}"
         for directory in directories
         if _without_numbers(directory.name) in own
-        for file in (*_entries(directory), *_named_as_files(directory))
+        for file in (*_entries(directory), *_named_as_files(directory), *_hidden_copies(directory))
         if file not in known and any(calling.fits(file) for calling in callings)
     }
     ranks = {
@@ -686,7 +695,10 @@ def stem(file: Path) -> str:
 
 def _unpacked(name: str) -> Iterator[str]:
     """What a file was called before it was packed, or is to be called once it is whole."""
-    while match := _PACKED.search(name):
+    if hidden := _HIDDEN.fullmatch(name):
+        name = hidden[1]
+        yield name
+    while match := _PACKED.search(name) or _COMING.search(name):
         name = name[: match.start()]
         yield name
 
@@ -714,6 +726,8 @@ def _what(file: Path) -> str:
     try:
         if file.name.endswith(NSYS_JAX.suffixes) and any(map(_OF_ARCHIVE.search, _members(file) or ())):
             return f"an archive of nsys-jax without {_TABLE}"
+        if file.is_file() and (_COMING.search(file.name) or _HIDDEN.fullmatch(file.name)):
+            return "what a copy left that has not ended"
         return description(file)
     except FileNotFoundError:
         return "a link to a file that does not exist" if file.is_symlink() else "no longer there"

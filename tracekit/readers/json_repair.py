@@ -6,6 +6,7 @@ from itertools import islice
 
 import msgspec
 
+ENDS_EARLY = "it ends within a value"
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding raises
 
 # Strings and numbers are matched so that nothing inside of them is taken for what JSON lacks: words such as NaN,
@@ -25,6 +26,8 @@ _CHARACTER = re.compile(
 )
 # Brackets and commas, and strings, so that none inside of them counts, nor in one that is cut.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|(?P<open>[\[{])|(?P<close>[\]}])|(?P<comma>,)', re.DOTALL)
+# An array of objects in an object.
+_OBJECTS = re.compile(rb"\[\s*\{")
 # Where an object may end that stands in an array: before the next one, or the array's end.
 _END_OF_ELEMENT = re.compile(rb"\}(?=\s*(?:,\s*\{|\]))")
 _WHERE = re.compile(r"\(byte (\d+)\)")
@@ -55,7 +58,7 @@ def whole(text: bytes) -> tuple[bytes, str]:
     if place is None:
         return text, ""
     opened.go_on(text, place)
-    why = "it ends within a value" if place == len(text) else f"it is damaged from byte {place:,} on"
+    why = ENDS_EARLY if place == len(text) else f"it is damaged from byte {place:,} on"
     return opened.closed(text), why
 
 
@@ -106,12 +109,20 @@ class _Opened:
         self.at = self.ends[element] = end
 
     def closed(self, text: bytes) -> bytes:
-        """What is whole of the text, closed: without the object of an array in which it ends."""
+        """What is whole of the text, closed: without the object of an array in which it ends, unless that is the
+        outermost one, and holds objects itself."""
         element = self.element(text)
+        if element is not None and self._holds_objects(text, element):
+            element = None
         brackets = self.brackets[:element]
         return text[: self.ends[len(brackets)]] + bytes(
             ord("]") if text[at] == ord("[") else ord("}") for at in reversed(brackets)
         )
+
+    def _holds_objects(self, text: bytes, element: int) -> bool:
+        """Whether an object is the outermost one that stands in an array, and holds arrays of others."""
+        is_outermost = b"[{" not in bytes(text[at] for at in self.brackets[:element])
+        return is_outermost and _OBJECTS.search(text, self.brackets[element], self.at) is not None
 
 
 def _without_element(text: bytes, place: int, opened: _Opened) -> tuple[bytes, int | None] | None:

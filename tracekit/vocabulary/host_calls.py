@@ -298,7 +298,7 @@ def frees_memory(name: str) -> bool:
 
 
 def waits_to_free(name: str) -> bool:
-    """Whether a call of this name gives memory back once its device is done, which `cudaFreeAsync` does not wait for."""
+    """Whether a call of this name gives memory back when its device is done, which `cudaFreeAsync` does not await."""
     return frees_memory(name) and "Async" not in name
 
 

@@ -284,25 +284,27 @@ def _all(path: Path) -> tuple[list[Process], list[Lost]]:
         except json_repair.BROKEN:
             text = attempt
     repaired, why = json_repair.whole(text)
-    lost = _cut(cut)
-    if why and not cut:  # of a text with an end it is known how much is not read
+    lost = _cut(cut or (why if why == json_repair.ENDS_EARLY else ""))
+    if why and not lost:  # of a text with an end it is known how much is not read
         lost.append(Lost(Loss.BYTES, max(len(text) - len(repaired), 1), len(text), why))
     left_out = 0 if lost else len(text) - len(repaired) - empty(text)
     if repaired != text and not (lost or stretches.runs or stretches.zeros):
         lost.append(Lost(Loss.DETAILS, None, None, "not valid JSON, which was repaired"))
     salvage = _Salvage()
+    ends = f": {cut or why}" if cut or why else ""
+    not_whole = TraceError(
+        f"{path} is no whole JSON of rocprofv3{ends}. Copy it again, or record again and let the program end by itself."
+    )
     try:
         tool = msgspec.json.decode(repaired, type=dict[str, msgspec.Raw])["rocprofiler-sdk-tool"]
     except (KeyError, *json_repair.BROKEN):
-        why = f": {cut or why}" if cut or why else ""
-        raise TraceError(
-            f"{path} is no whole JSON of rocprofv3{why}. Copy it again, or record again and let the program end by "
-            "itself."
-        ) from None
+        raise not_whole from None
     is_list = bytes(tool).lstrip().startswith(b"[")
     found = salvage.value(tool, list[Process] if is_list else Process, "processes")
     each = [] if found is _NOTHING else found if is_list else [found]
     has_work = any(process.kernels or process.buffer_records.memory_copy for process in each)
+    if not each and ends:
+        raise not_whole
     if not each or (salvage.tables and not has_work):
         wrong = f" ({', '.join(sorted(salvage.tables))})" if salvage.tables else ""
         raise TraceError(

@@ -289,7 +289,7 @@ def is_xspace(content: Content, sure: bool) -> bool:
     begins = head[:1] == b"\x0a" and head[at + 1 : at + 2] in (b"\x08", b"\x12", b"\x1a")
     if begins and not content.printable(64):
         return True
-    if not head or content.is_sqlite or content.is_zip or content.is_json:
+    if not head or content.is_sqlite or content.is_zip or content.is_json or content.is_pointer:
         return False
     return content.path.name.endswith((*SUFFIXES, ".pb") if sure else SUFFIXES)
 
