@@ -396,9 +396,11 @@ def test_of_a_file_cut_inside_a_plane_the_planes_before_it_are_read(tmp_path, pa
         assert len(trace.losses) == len(whole.losses) + 1
 
 
-def gpu(number):
-    text = PlaneText(f"/device:GPU:{number}").event("Stream #1(Compute)", "k", 0, 9).text()
-    return ProfileData.text_proto_to_serialized_xspace(text)
+def gpu(number, many=1):
+    plane = PlaneText(f"/device:GPU:{number}")
+    for at in range(many):
+        plane.event("Stream #1(Compute)", "k", 10 * at, 9)
+    return ProfileData.text_proto_to_serialized_xspace(plane.text())
 
 
 def test_of_several_planes_the_one_that_is_damaged_is_left_out_and_told(tmp_path):
@@ -503,6 +505,60 @@ def test_zeros_behind_the_end_are_counted_and_what_is_before_them_is_read(tmp_pa
     assert len(trace.events) == 1
     assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["bytes", 4096, len(gpu(0)) + 4096]]
     assert f"zeros from byte {len(gpu(0))} on" in trace.notes[0]
+
+
+def garbled(how):
+    """Three planes of which the first or what stands around it is damaged, and the numbers of those that are whole."""
+    planes = [gpu(number, many=40) for number in range(3)]
+    first, at = planes[0], len(planes[0]) // 2
+    match how:
+        case "a part of it is gone":
+            return first[:at] + first[at + 30 :] + planes[1] + planes[2], [1, 2]
+        case "bytes too many in it":
+            return first[:at] + first[at - 30 :] + planes[1] + planes[2], [1, 2]
+        case "it is said to be longer":
+            return first[:1] + bytes([first[1] ^ 1]) + first[2:] + planes[1] + planes[2], [1, 2]
+        case "in another field":
+            return b"\x4a" + first[1:] + planes[1] + planes[2], [1, 2]
+        case "in place of a warning":
+            return b"\x1a" + first[1:] + planes[1] + planes[2], [1, 2]
+        case "no message between":
+            return first + b"\xff" * 50 + planes[1] + planes[2], [0, 1, 2]
+        case "no message that is one":  # a field of 50 bytes that holds the begin of the next plane
+            return first + b"\x7a\x32" + b"\x01" * 20 + planes[1] + planes[2], [0, 1, 2]
+        case "no message before":
+            return b"\xff" * 50 + b"".join(planes), [0, 1, 2]
+    return b"".join(planes), [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "a part of it is gone",
+        "bytes too many in it",
+        "it is said to be longer",
+        "in another field",
+        "in place of a warning",
+        "no message between",
+        "no message that is one",
+        "no message before",
+        "",
+    ],
+)
+def test_planes_behind_what_is_no_message_are_read_and_what_is_none_is_told(tmp_path, how):
+    path = tmp_path / "h.xplane.pb"
+    data, whole = garbled(how)
+    path.write_bytes(data)
+    trace = read(path)
+    counts = trace.events.groupby("device", observed=True).size()
+    assert [counts[f"gpu:{number}"] for number in whole] == [40] * len(whole)
+    told = trace.losses[["what", "lost"]].to_numpy().tolist()
+    if how.startswith("no message"):
+        assert told == [["bytes", {"no message that is one": 22}.get(how, 50)]]
+    elif how.startswith("in "):
+        assert told == [["planes", 1]]
+    else:
+        assert bool(told) == bool(how)
 
 
 @pytest.mark.parametrize("offset", [2**63 - 1, 2**62, -(2**62), 2**60])

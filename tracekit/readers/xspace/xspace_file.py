@@ -8,6 +8,7 @@ import codecs
 import errno
 import mmap
 import os
+import re
 import struct
 import zlib
 from collections import deque
@@ -58,6 +59,9 @@ _WIRE_TYPES = {
 _PIECE = 1 << 20
 _READ_BYTES = 1 << 22
 _LONGEST_HEAD = 7  # a tag of a field below 16, and a length
+# How a plane begins in a file, with its length, its id and its name; and how what may follow it does.
+_PLANE = re.compile(rb"\n([\x80-\xff]{0,4}[\0-\x7f])(?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12[\1-\x7f]/(?:device|host):")
+_TAGS = frozenset(number << 3 | protobuf.LENGTH for number in range(1, 5))
 _LONGEST_NEXT = 30  # tag and length of the next field, or a value that is a number
 
 # The compiled loop holds no GIL, and each line writes rows of its own.
@@ -658,33 +662,65 @@ def _ahead(values: Iterable[T], count: int) -> Iterator[T]:
 
 def _planes(content: _Content, texts: dict[int, list[str]], lost: list[Lost]) -> Iterator[Span]:
     """Where each plane of a file stands, when its bytes are there; the file's `texts` are added by their field, and to
-    what is `lost` how it ends where that is no message."""
+    what is `lost` what is no message, and how it ends where that is none. Where it is none in between, or a plane is
+    shorter or longer than it says, it goes on with the next one that is whole."""
     buf = content.buf
     is_first = True
-    whole = 0
-    try:
-        content.until(_LONGEST_NEXT)
-        for number, wire_type, start, end in protobuf.fields(buf, 0, len(buf)):
-            content.until(end + _LONGEST_NEXT)
-            whole = end
-            if number == 1 and wire_type == protobuf.LENGTH:
-                if start < end or is_first:  # an empty one says nothing
-                    yield start, end
-                    is_first = False
-            elif number in texts and wire_type == protobuf.LENGTH:
-                texts[number].append(protobuf.text(buf, start, end))
-            elif number == 1 or number in texts:
-                lost.append(Lost(Loss.PLANES if number == 1 else Loss.DETAILS, 1, None, f"no message at byte {start}"))
-    except protobuf.Broken as broken:
-        if is_first:
-            raise
-        content.until(len(buf))
-        if buf[whole] == 1 << 3 | protobuf.LENGTH:
-            lost.append(_lost_plane(buf, (_after_varint(buf, whole + 1), len(buf)), broken))
-            return
-        zeros = all(not any(buf[at : at + _PIECE]) for at in range(whole, len(buf), _PIECE))
-        evidence = f"{'zeros' if zeros else 'no message'} from byte {whole} on"
-        lost.append(Lost(Loss.BYTES, len(buf) - whole, len(buf), evidence))
+    at = whole = plane = 0
+    while True:
+        try:
+            content.until(at + _LONGEST_NEXT)
+            for number, wire_type, start, end in protobuf.fields(buf, at, len(buf)):
+                content.until(end + _LONGEST_NEXT)
+                is_known = number == 1 or number in texts
+                if not is_known and (next_plane := _next_plane(buf, whole, end)) is not None:
+                    break
+                if number == 1 and wire_type == protobuf.LENGTH:
+                    if start < end or is_first:  # an empty one says nothing
+                        yield start, end
+                        is_first, plane = False, whole
+                elif wire_type == protobuf.LENGTH and (name := _plane_name(buf, (start, end))):
+                    what = Loss.PLANES if _has_work(name) else Loss.DETAILS
+                    lost.append(Lost(what, 1, None, f"{name} stands where no plane does, in field {number}"))
+                elif number in texts and wire_type == protobuf.LENGTH:
+                    texts[number].append(protobuf.text(buf, start, end))
+                elif is_known:
+                    what = Loss.PLANES if number == 1 else Loss.DETAILS
+                    lost.append(Lost(what, 1, None, f"no message at byte {start}"))
+                whole = end
+            else:
+                return
+        except protobuf.Broken as broken:
+            content.until(len(buf))
+            if (next_plane := _next_plane(buf, plane + (not is_first), len(buf))) is None:
+                if is_first:
+                    raise
+                lost.append(_lost_end(buf, whole, broken))
+                return
+        if next_plane > whole:
+            evidence = f"no message from byte {whole} to {next_plane}"
+            lost.append(Lost(Loss.BYTES, next_plane - whole, len(buf), evidence))
+        at = whole = next_plane
+
+
+def _next_plane(buf: Any, begin: int, end: int) -> int | None:
+    """Where a plane of a device or a host begins first, of so many bytes that another message follows; None if none
+    does."""
+    for match in _PLANE.finditer(buf, begin, end):
+        length, start = protobuf.varint(buf, match.start(1), len(buf))
+        behind = start + length
+        if behind == len(buf) or (behind < len(buf) and buf[behind] in _TAGS):
+            return match.start()
+    return None
+
+
+def _lost_end(buf: Any, whole: int, broken: protobuf.Broken) -> Lost:
+    """How a file ends that is no message behind the byte `whole`."""
+    if buf[whole] == 1 << 3 | protobuf.LENGTH:
+        return _lost_plane(buf, (_after_varint(buf, whole + 1), len(buf)), broken)
+    zeros = all(not any(buf[at : at + _PIECE]) for at in range(whole, len(buf), _PIECE))
+    evidence = f"{'zeros' if zeros else 'no message'} from byte {whole} on"
+    return Lost(Loss.BYTES, len(buf) - whole, len(buf), evidence)
 
 
 def _after_varint(buf: Any, at: int) -> int:
@@ -694,15 +730,24 @@ def _after_varint(buf: Any, at: int) -> int:
 
 def _lost_plane(buf: Any, span: Span, broken: protobuf.Broken) -> Lost:
     """A plane that is damaged or cut; one that holds no work is a detail."""
-    name = ""
+    name = _plane_name(buf, span, "")
+    evidence = f"{name or 'a plane without a name'} is damaged at byte {broken.args[0]}"
+    return Lost(Loss.PLANES if _has_work(name) else Loss.DETAILS, 1, None, evidence)
+
+
+def _plane_name(buf: Any, span: Span, begin: str = "/") -> str:
+    """The name of the plane at a span, as far as that is one, if it begins so; "" else."""
     with suppress(protobuf.Broken):
         for number, wire_type, start, end in protobuf.fields(buf, *span):
             if (number, wire_type) == (2, protobuf.LENGTH):
                 name = protobuf.text(buf, start, end)
-                break
-    evidence = f"{name or 'a plane without a name'} is damaged at byte {broken.args[0]}"
-    has_work = not name or name.startswith(("/device:", "/host:CPU"))
-    return Lost(Loss.PLANES if has_work else Loss.DETAILS, 1, None, evidence)
+                return name if name.startswith(begin) else ""
+    return ""
+
+
+def _has_work(plane: str) -> bool:
+    """Whether a plane of this name may hold work, as one may whose name is not known."""
+    return not plane or plane.startswith(("/device:", "/host:CPU"))
 
 
 def _whole(decode: Callable[[S], T], places: Sequence[S]) -> tuple[list[T], int]:
