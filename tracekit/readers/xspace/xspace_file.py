@@ -809,7 +809,9 @@ def _plane(
         has_text = _have_texts(headers, whole_lines, columns)
         for first, last in _runs([each.span for each, has in zip(headers, has_text, strict=True) if not has]):
             _release(buf, first, last)
-        least = f"{name}, with at least {sum(kept[at].events for at in bad)} events"
+        least = name
+        if events_of_bad := sum(kept[at].events for at in bad):
+            least += f", with at least {events_of_bad:,} events"
         least += f"; a file of more than {_MOST_LINES:,} lines is none of a profiler" if behind else ""
         lost = [
             Lost(Loss.LINES, bad_lines + len(bad) + behind, len(lines) + bad_fields[3], least),
