@@ -219,6 +219,8 @@ def test_what_is_called_as_files_of_json_are_and_is_none_is_told(tmp_path, name,
         (".a.xplane.pb.Ab3dE1", False),
         ("._a.xplane.pb", False),
         (".notes.txt.Ab3dE1", False),
+        (".b.xplane.pb.backup", False),
+        ("b.xplane.pb.20261129", False),
     ],
 )
 def test_a_copy_that_has_not_ended_is_a_host_that_is_missing(tmp_path, name, is_told):

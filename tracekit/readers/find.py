@@ -39,11 +39,13 @@ _NEXT = (
 _CACHES = re.compile(r"^\.|^ALL_HOSTS\.|\.SSTABLE$|\.hlo_proto\.pb$|^cache_version\.txt$")
 _JAX_COPY = "perfetto_trace.json.gz"
 # What is added to the name of a file that was packed for a copy; and to one that has not come whole, as by browsers,
-# WinSCP, gcloud and aws, which adds eight digits, or is only where it is to come from (DVC).
+# WinSCP, gcloud and aws, which adds eight random digits to the base of 16, or is only where it is to come from (DVC).
 _PACKED = re.compile(r"\.(?:gz|zst|xz|lzma|bz2|lz4|br|7z|zip)$")
-_COMING = re.compile(r"(?:\.(?:part|partial|crdownload|download|filepart|tmp|aria2|dvc|[0-9A-Fa-f]{8})|_?\.gstmp)$")
-# While rsync, Syncthing or iCloud fetch a file, one stands in its place that is hidden.
-_HIDDEN = re.compile(r"\.(?:syncthing\.)?(.+)\.(?:[A-Za-z0-9]{6}|tmp|icloud)")
+_COMING = re.compile(
+    r"(?:\.(?:part|partial|crdownload|download|filepart|tmp|aria2|dvc|(?=\d*[A-Fa-f])[0-9A-Fa-f]{8})|_?\.gstmp)$"
+)
+# While rsync, Syncthing or iCloud fetch a file, one stands in its place that is hidden. No word is random letters.
+_HIDDEN = re.compile(r"\.(?:syncthing\.)?(.+)\.(?:(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{6}|tmp|icloud)")
 # The table of an archive of nsys-jax, and what else such an archive holds and no other one does.
 _TABLE = f"{nsys_jax.FOLDER}/trace.parquet"
 _OF_ARCHIVE = re.compile(r"(?:^|/)(?:thread-metadata\.parquet|device-metadata\.parquet|dump/module_\d+\.[^/]*)$")
