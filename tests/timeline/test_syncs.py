@@ -221,6 +221,8 @@ HOLD = (90, 30, 31, "main", "cudaStreamWaitEvent")
     [
         (103, [HOLD], [], [(2, 0)]),  # 3 us after the end of the row of lane 1 that was launched before the call
         (120, [HOLD], [], []),  # too late to tell
+        (118, [(90, 30, 31, "main", "hipStreamWaitEvent")], [], [(2, 0)]),  # which takes longer
+        (121, [(90, 30, 31, "main", "hipStreamWaitEvent")], [], []),
         (103, [(90, 30, 31, "other", "cudaStreamWaitEvent")], [], []),  # another thread's call holds other rows
         (103, [(90, 3, 4, "main", "cudaStreamWaitEvent")], [], []),  # which held the row before it on the lane
         (103, [(90, 45, 46, "main", "cudaStreamWaitEvent")], [], []),  # after its launch

@@ -51,6 +51,9 @@ RESUME_PS = 8_000_000
 Of 2,152 rows that began within 20 us of the end of what their stream may have waited for (PyTorch's profile of 6,060
 cudaStreamWaitEvent), 2,136 did within 8 us, most of them after 2 to 4 us.
 """
+# A stream of HIP takes longer: 12 of 12 rows behind a hipStreamWaitEvent that began within 60 us of the end of what
+# their stream may have waited for (PyTorch's profile of an MI300X) did after 9.6 to 17.6 us.
+_RESUME_HIP_PS = 20_000_000
 # So many of the rows that ended last before a row began are tried for what its stream waited for.
 _TRIES = 8
 # Without any record of what streams waited for, the times tell it of a row that began so late, though it was launched
@@ -399,7 +402,9 @@ def _resumed(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataF
     launched next on the lane: one that could have begun before, as it was launched and the lane was done, but did right
     after the end of what had been launched when the call was made.
     """
-    is_hold = np.array([sync_call(str(name)) is SyncCall.STREAM_WAIT for name in launches["name"].cat.categories])
+    names = [str(name) for name in launches["name"].cat.categories]
+    is_hold = np.array([sync_call(name) is SyncCall.STREAM_WAIT for name in names])
+    resume_ps = _RESUME_HIP_PS if any(name.startswith("hip") for name in names) else RESUME_PS
     holds = np.flatnonzero(np.append(is_hold, False)[launches["name"].cat.codes.to_numpy()])
     start = launches["start_ps"].to_numpy()
     of_lane = table["device"].notna().to_numpy(bool)
@@ -427,7 +432,7 @@ def _resumed(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataF
         before = np.where(previous[own] >= 0, launched_at[previous[own]], earliest)
         last = np.searchsorted(times[:-1], launched_at[own]) - 1
         held_at[own] = np.where(times[last] >= before, times[last], earliest)
-    return _ended_before(rows, launched_at, previous, held_at)
+    return _ended_before(rows, launched_at, previous, held_at, resume_ps)
 
 
 def _repeatedly_resumed(rows: Rows, launch: Column, launches: pd.DataFrame) -> tuple[Column, Column]:
@@ -453,7 +458,7 @@ def _repeatedly_resumed(rows: Rows, launch: Column, launches: pd.DataFrame) -> t
     if np.count_nonzero(is_late) < _FEWEST:
         return none, none
     held_at = np.where(is_late, launched_at, np.iinfo(np.int64).min)
-    row, after = _ended_before(rows, launched_at, previous, held_at)
+    row, after = _ended_before(rows, launched_at, previous, held_at, RESUME_PS)
     is_resumed = np.zeros(len(row), bool)
     late_of_lane = np.bincount(lane[is_late], minlength=1)
     pair, _ = distinct(lane[row], lane[after])
@@ -468,12 +473,15 @@ def _repeatedly_resumed(rows: Rows, launch: Column, launches: pd.DataFrame) -> t
     return row[is_resumed], after[is_resumed]
 
 
-def _ended_before(rows: Rows, launched_at: Column, previous: Column, held_at: Column) -> tuple[Column, Column]:
-    """Of the rows with a `held_at` those that began right after the end of a row of another lane, and that row."""
+def _ended_before(
+    rows: Rows, launched_at: Column, previous: Column, held_at: Column, resume_ps: int
+) -> tuple[Column, Column]:
+    """Of the rows with a `held_at` those that began within `resume_ps` of the end of a row of another lane, and that
+    row."""
     earliest = np.iinfo(np.int64).min
     candidates = np.flatnonzero(held_at > earliest)
     own_end = np.where(previous[candidates] >= 0, rows.end[previous[candidates]], earliest)
-    ready = np.maximum(np.maximum(own_end, launched_at[candidates]), rows.start[candidates] - RESUME_PS - 1)
+    ready = np.maximum(np.maximum(own_end, launched_at[candidates]), rows.start[candidates] - resume_ps - 1)
     after = np.full(len(candidates), -1)
     lane = rows.codes("lane")
     # Rows stand by device.
