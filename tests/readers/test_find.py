@@ -220,6 +220,9 @@ def test_what_is_called_as_files_of_json_are_and_is_none_is_told(tmp_path, name,
         ("._a.xplane.pb", False),
         (".notes.txt.Ab3dE1", False),
         (".b.xplane.pb.backup", False),
+        (".b.xplane.pb.sha256", False),
+        ("._b.xplane.pb.icloud", False),
+        ("b.xplane.pb.dvc", False),
         ("b.xplane.pb.20261129", False),
     ],
 )
@@ -227,6 +230,28 @@ def test_a_copy_that_has_not_ended_is_a_host_that_is_missing(tmp_path, name, is_
     write_file(tmp_path / "a.xplane.pb", b"\n\x02\x08\x01")
     write_file(tmp_path / name, b"\n\x02\x08")
     assert find(tmp_path).unreadable == ((f"{name} is what a copy left that has not ended",) if is_told else ())
+
+
+def test_a_directory_with_a_copy_alone_that_has_not_ended_says_so(tmp_path):
+    write_file(tmp_path / ".b.xplane.pb.Ab3dE1", b"\n\x02\x08")
+    with pytest.raises(TraceError, match=r"contains no trace: \.b\.xplane\.pb\.Ab3dE1 is what a copy left"):
+        find(tmp_path)
+
+
+def test_json_stands_for_an_xspace_that_is_under_way(tmp_path):
+    write_file(tmp_path / "a.xplane.pb", b"\n\x02\x08\x01")
+    write_file(tmp_path / "b.trace.json", KINETO)
+    write_file(tmp_path / ".b.xplane.pb.Ab3dE1", b"\n\x02\x08")
+    found = find(tmp_path)
+    assert found.unreadable == ()
+    (copied,) = found.copied
+    assert copied.startswith(".b.xplane.pb.Ab3dE1 is what a copy left that has not ended; b.trace.json was read in its")
+
+
+def test_a_pointer_of_git_lfs_of_another_tool_is_no_rank(tmp_path):
+    write_file(tmp_path / "trace.json", KINETO)
+    write_file(tmp_path / "tokenizer.json", LFS)
+    assert find(tmp_path).unreadable == ()
 
 
 ZSTD, XZ = b"\x28\xb5\x2f\xfd" + bytes(9), b"\xfd7zXZ\0" + bytes(9)

@@ -409,6 +409,7 @@ def test_json_of_a_captured_run_stands_for_an_xspace_that_is_gone(tmp_path, is_c
         (tmp_path / "capture.json").write_text('{"schema": 1, "usable_cores": 2, "commit": null}')
     evidence = f"no .xplane.pb is beside vm.trace.json.gz, read in its place, {LACKS}"
     assert lost(read(tmp_path)) == ([["details", None, None, evidence]] if is_captured else [])
+    assert lost(read(tmp_path / "vm.trace.json.gz")) == []  # who names it wants it
 
 
 def test_a_rank_of_another_profiler_is_lost_and_one_of_both_is_read_once(tmp_path):

@@ -149,7 +149,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
         of_host = next((host.capture for host in hosts if host.capture is not None), None)
         capture, of_summary = (None, []) if of_host is None else capture_facts.whole(of_host)
         of_capture += of_summary
-    lost += [*of_capture, *_without_spaces(hosts, lost, is_captured=bool(capture))]
+    lost += [*of_capture, *(_without_spaces(hosts, lost, bool(capture)) if tree.path.is_dir() else [])]
     machines = (capture or {}).get("machines", {})
 
     def merged(_: Path) -> Trace:
@@ -194,7 +194,8 @@ def _without_spaces(hosts: Sequence[HostTrace], told: Sequence[Lost], is_capture
     or tracekit captured the run; but for what is `told`."""
     if not is_captured and all(host.trace.format != formats.XSPACE.name for host in hosts):
         return []
-    names = [find.label(Path(host.trace.source)) for host in hosts if host.trace.format == _OF_COPIES]
+    files = [Path(host.trace.source) for host in hosts if host.trace.format == _OF_COPIES]
+    names = [find.label(file) for file in files if find.is_called_as_copies(file)]
     names = [name for name in names if not any(name in (each.evidence or "") for each in told)]
     if not names:
         return []

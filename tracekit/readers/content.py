@@ -18,6 +18,7 @@ _LFS = b"version https://git-lfs.github.com/spec/"
 _PERFETTO = (".pftrace", ".perfetto-trace", ".perfetto", ".protobuf.perfetto")
 # What other files beside traces are, that share their suffixes.
 OTHER_JSON, TEXT = "JSON without trace events", "text"
+POINTER = "a pointer of Git LFS in place of the file; fetch it with `git lfs pull`"
 # Other formats that turn up beside traces, for a sentence that names them.
 _OTHER_FORMATS = (
     (_ZIP, "a zip archive, but not of nsys-jax; unpack it, and give the trace in it"),
@@ -143,7 +144,7 @@ def description(path: Path) -> str:
     if beginning.gzipped and beginning.head.startswith(_GZIP):
         return "compressed twice; decompress it once with gunzip"
     if beginning.is_pointer:
-        return "a pointer of Git LFS in place of the file; fetch it with `git lfs pull`"
+        return POINTER
     if what := unlike_json(path):
         return what
     if text[:15].lower().startswith((b"<!doctype html", b"<html")):

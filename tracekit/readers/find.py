@@ -15,7 +15,7 @@ from tracekit.errors import TraceError
 from tracekit.files import SUMMARY as REPORT_SUMMARY
 from tracekit.files import refuse_saved_report
 from tracekit.readers import capture_facts, formats, nsys_jax
-from tracekit.readers.content import OTHER_JSON, READ_BYTES, TEXT, description, unlike_json
+from tracekit.readers.content import OTHER_JSON, POINTER, READ_BYTES, TEXT, description, unlike_json
 from tracekit.readers.formats import (
     CHROME,
     FILE_TYPES,
@@ -39,13 +39,14 @@ _NEXT = (
 _CACHES = re.compile(r"^\.|^ALL_HOSTS\.|\.SSTABLE$|\.hlo_proto\.pb$|^cache_version\.txt$")
 _JAX_COPY = "perfetto_trace.json.gz"
 # What is added to the name of a file that was packed for a copy; and to one that has not come whole, as by browsers,
-# WinSCP, gcloud and aws, which adds eight random digits to the base of 16, or is only where it is to come from (DVC).
+# WinSCP, gcloud and aws, which adds eight random digits to the base of 16.
 _PACKED = re.compile(r"\.(?:gz|zst|xz|lzma|bz2|lz4|br|7z|zip)$")
 _COMING = re.compile(
-    r"(?:\.(?:part|partial|crdownload|download|filepart|tmp|aria2|dvc|(?=\d*[A-Fa-f])[0-9A-Fa-f]{8})|_?\.gstmp)$"
+    r"(?:\.(?:part|partial|crdownload|download|filepart|tmp|aria2|(?=\d*[A-Fa-f])[0-9A-Fa-f]{8})|_?\.gstmp)$"
 )
-# While rsync, Syncthing or iCloud fetch a file, one stands in its place that is hidden. No word is random letters.
-_HIDDEN = re.compile(r"\.(?:syncthing\.)?(.+)\.(?:(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{6}|tmp|icloud)")
+# While rsync, Syncthing or iCloud fetch a file, one stands in its place that is hidden. Where rsync adds six letters
+# and digits at random, others add `backup` or `sha256`; `._` is what macOS keeps of a file.
+_HIDDEN = re.compile(r"\.(?!_)(?:syncthing\.)?(.+)\.(?:(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{6}|tmp|icloud)")
 # The table of an archive of nsys-jax, and what else such an archive holds and no other one does.
 _TABLE = f"{nsys_jax.FOLDER}/trace.parquet"
 _OF_ARCHIVE = re.compile(r"(?:^|/)(?:thread-metadata\.parquet|device-metadata\.parquet|dump/module_\d+\.[^/]*)$")
@@ -267,6 +268,11 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
     for file in entries:
         if file.name.endswith(_TRACE_SUFFIXES) and not (file.is_file() and file.stat().st_size):
+            return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
+    for file in (*entries, *_hidden_copies(path)):
+        if (_COMING.search(file.name) or _HIDDEN.fullmatch(file.name)) and any(
+            name.endswith(_TRACE_SUFFIXES) for name in _unpacked(file.name)
+        ):
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
     for file in files:
         if ".json" in file.name and (what := unlike_json(file)):
@@ -554,9 +560,14 @@ def are_of_one(file: Path, others: Iterable[Path]) -> bool:
     return (number, name) in found or (number is not None and number in {other for other, _ in found})
 
 
+def is_called_as_copies(file: Path) -> bool:
+    """Whether a file is called as the JSON that JAX writes beside an XSpace."""
+    return file.name.endswith(_OWN_SUFFIXES[CHROME.name])
+
+
 def copy_of(file: Path) -> Path | None:
     """The JSON that JAX writes beside an XSpace, of the same host, if it is there."""
-    names = [f"{stem(file)}{suffix}" for suffix in (".trace.json.gz", ".trace.json")]
+    names = [f"{stem(file)}{suffix}" for suffix in reversed(_OWN_SUFFIXES[CHROME.name])]
     return next((copy for name in names if (copy := file.with_name(name)).is_file()), None)
 
 
@@ -564,9 +575,13 @@ def _in_place_of(run: _Run, files: Sequence[Path]) -> dict[Path, Path]:
     """What is called as an XSpace beside the JSON `files` of a run, and is no trace, with that one of them which JAX
     wrote of it."""
     known = {file for file, _ in run.files}
-    beside = (file for directory in dict.fromkeys(file.parent for file in files) for file in _entries(directory))
-    spaces = [file for file in beside if file.name.endswith(XSPACE.suffixes) and file not in known]
-    return {file: copy for file in spaces if (copy := copy_of(file)) and copy in files}
+    found = {}
+    for directory in dict.fromkeys(file.parent for file in files):
+        for file in (*_entries(directory), *_hidden_copies(directory)):
+            names = [name for name in (file.name, *_unpacked(file.name)) if name.endswith(XSPACE.suffixes)]
+            if file not in known and names and not (names[0] != file.name and file.with_name(names[0]).exists()):
+                found[file] = copy_of(file.with_name(names[0]))
+    return {file: copy for file, copy in found.items() if copy and copy in files}
 
 
 def _lost_copies(run: _Run, files: Sequence[Path]) -> list[str]:
@@ -687,7 +702,7 @@ class _Calling(NamedTuple):
             return False
         begins_so = bool(self.begin and name.startswith(self.begin))
         what = _what(file) if name == file.name else TEXT  # which is not known of what is packed
-        return what != OTHER_JSON and (what != TEXT or begins_so)
+        return what != OTHER_JSON and (what not in (TEXT, POINTER) or begins_so)
 
 
 def stem(file: Path) -> str:

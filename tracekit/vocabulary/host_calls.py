@@ -100,6 +100,12 @@ _ALLOCATION = re.compile(r"(cuda|cu|hip)(Ext)?(Malloc|HostM?[Aa]lloc|(Mem)?HostR
 # cudaFree, cudaFreeAsync, cudaFreeHost, cuMemFree_v2, cuMemFreeHost, hipHostFree, cudaHostUnregister: most wait for the
 # device, too.
 _RELEASE = re.compile(r"(cuda|cu|hip)((Host|Mem)?Free|(Mem)?HostUnregister)")
+# In public profiles cuModuleLoadData (58 ms, where others of its program took 0.2 ms) and cudaProfilerStop returned
+# after the kernel that ran then.
+_WAITS_FOR_DEVICE = re.compile(
+    r"cu(da)?ProfilerStop|(cu|cuda|hip)(Module|Library)(Load|Unload)|(cuda|hip)DeviceReset|cuCtxDestroy"
+    r"|cuDevicePrimaryCtxRe(set|lease)"
+)
 _PINNED = re.compile(r"(cuda|cu|hip)(MallocHost|HostM?[Aa]lloc|(Mem)?HostRegister|MemHostAlloc|MemAllocHost)")
 _HOST_FUNCTION = re.compile(r"(cuda|cu|hip)(LaunchHostFunc|StreamAddCallback)(?![A-Za-z])")
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
@@ -297,9 +303,10 @@ def frees_memory(name: str) -> bool:
     return bool(_RELEASE.match(name))
 
 
-def waits_to_free(name: str) -> bool:
-    """Whether a call of this name gives memory back when its device is done, which `cudaFreeAsync` does not await."""
-    return frees_memory(name) and "Async" not in name
+def waits_for_device(name: str) -> bool:
+    """Whether a call of this name waits for what its device does, though it is no synchronising one: it frees memory
+    (but `cudaFreeAsync`), loads or unloads code, or ends a context or a profile."""
+    return bool(_WAITS_FOR_DEVICE.match(name)) or (frees_memory(name) and "Async" not in name)
 
 
 def pins_memory(name: str) -> bool:

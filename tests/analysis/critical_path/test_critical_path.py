@@ -864,12 +864,14 @@ def test_a_copy_bounds_its_call_where_that_returned_a_little_before_its_end(call
     [
         ("cudaFree", 80, {"compute": 65, "host work": 10}),
         ("cuMemFree_v2", 80, {"compute": 65, "host work": 10}),
+        ("cuModuleLoadData", 80, {"compute": 65, "host work": 10}),
+        ("cudaProfilerStop", 80, {"compute": 65, "host work": 10}),
         # These do not wait.
         ("cudaFreeAsync", 80, {"host work": 70}),
         ("cudaMalloc", 80, {"host work": 70}),
     ],
 )
-def test_what_frees_memory_waits_for_what_its_process_launched(call, until_us, parts_us):
+def test_a_call_that_frees_memory_or_loads_code_waits_for_its_device(call, until_us, parts_us):
     rows_of = [
         ("gpu:0", "s", "compute", 5 * US, 70 * US, {"correlation_id": 1}),
         ("gpu:0", "s", "compute", 205 * US, 300 * US, {"correlation_id": 3}),
@@ -879,6 +881,27 @@ def test_what_frees_memory_waits_for_what_its_process_launched(call, until_us, p
     of_it = found[found["start_ps"] < until_us * US]
     of_it = of_it[of_it["part"].isin(["compute", "host work"])]
     assert {part: int(of["time_ps"].sum()) // US for part, of in of_it.groupby("part")} == parts_us
+
+
+@pytest.mark.parametrize(
+    ("threads", "waited"),
+    [
+        # The device that the thread launched on last, whatever another one of the process does.
+        (("t", "other", "t"), "gpu:0"),
+        (("t", "t", "t"), None),
+    ],
+)
+def test_what_frees_memory_waits_for_the_device_of_its_thread(threads, waited):
+    rows_of = [
+        ("gpu:0", "s", "compute", 5 * US, 70 * US, {"correlation_id": 1}),
+        ("gpu:1", "s", "compute", 6 * US, 500 * US, {"correlation_id": 2}),
+        ("gpu:0", "s", "compute", 505 * US, 600 * US, {"correlation_id": 3}),
+    ]
+    of_first, of_second, of_free = threads
+    calls = [(of_first, 0, 3 * US, 1), (of_second, 4 * US, 5 * US, 2), (of_free, 10 * US, 80 * US, None, "cudaFree")]
+    found = path(trace(rows_of, [*calls, ("t", 501 * US, 503 * US, 3)])).edges
+    returns = found.loc[found["edge"] == "call_return", "edges"].sum()
+    assert returns == (waited is not None)
 
 
 @pytest.mark.parametrize("place", range(3))

@@ -30,7 +30,7 @@ from tracekit.vocabulary.host_calls import (
     copies_to_host,
     says_waiting,
     serves_runtime,
-    waits_to_free,
+    waits_for_device,
 )
 from tracekit.vocabulary.kinds import Kind
 
@@ -417,8 +417,8 @@ def _in_query_loops(names: pd.Series, wait_names: pd.Series, calls: Times) -> ND
 
 
 def _awaited_row(rows: Rows, launch: Column, launches: pd.DataFrame) -> Places:
-    """The row, last to end, that each launch waited for before it returned, -1 for none; what frees memory waits for
-    all that its process had launched (`_freed_behind`).
+    """The row, last to end, that each launch waited for before it returned, -1 for none; and of calls that start
+    none, those that wait for a device (`_held_by_device`).
 
     Copies from or to memory that is not pinned are done when their call returns, and others may be by chance; a CPU
     device may run a program on the thread that called it. A call that returned before its last row ended waited for
@@ -444,29 +444,35 @@ def _awaited_row(rows: Rows, launch: Column, launches: pd.DataFrame) -> Places:
     places = np.flatnonzero(waits & held_up[call])
     places = places[np.argsort(rows.end[candidates[places]], kind="stable")]
     awaited_row[call[places]] = candidates[places]  # the last to end is written last
-    freeing, last = _freed_behind(rows, launch, launches)
-    awaited_row[freeing] = last
+    waiting, last = _held_by_device(rows, launch, launches)
+    awaited_row[waiting] = last
     return awaited_row
 
 
-def _freed_behind(rows: Rows, launch: Column, launches: pd.DataFrame) -> tuple[Column, Column]:
-    """The k calls that freed memory of a device when all that their process had launched before was done, and the row
-    of it that ended last, while they lasted: `cudaFree` waits for its device. One that returned earlier did not, nor
-    did one that began later."""
-    freeing = np.flatnonzero(by_label(launches["name"].array, waits_to_free).astype(bool))
+def _held_by_device(rows: Rows, launch: Column, launches: pd.DataFrame) -> tuple[Column, Column]:
+    """The k calls that waited for a device by what they do (`waits_for_device`), and the row that each waited for.
+
+    It is the device that the thread launched on last before, and the row that ended last of all that the process had
+    launched there before, while the call lasted. One that returned earlier did not wait, nor did one that began later.
+    """
     none = np.zeros(0, np.int64)
-    if not len(freeing):
+    waiting = np.flatnonzero(by_label(launches["name"].array, waits_for_device).astype(bool))
+    row = np.flatnonzero(launch >= 0)
+    if not len(waiting) or not len(row):
         return none, none
     start, end = (launches[edge].to_numpy() for edge in ("start_ps", "end_ps"))
     (process,) = processes(launches)
-    row = np.flatnonzero(launch >= 0)
+    thread, _ = distinct(process, launches["thread"].cat.codes.to_numpy().astype(np.int64))
+    row = row[np.argsort(start[launch[row]], kind="stable")]
+    device = _last_before(
+        (thread[launch[row]], start[launch[row]]), (thread[waiting], start[waiting]), rows.device[row]
+    )
+    place, _ = distinct(np.append(process[launch[row]], process[waiting]), np.append(rows.device[row], device))
     call, behind = [none], [none]
-    for number in np.unique(process[freeing]).tolist():
-        its = row[process[launch[row]] == number]
-        its = its[np.argsort(start[launch[its]], kind="stable")]
-        calls_of = freeing[process[freeing] == number]
+    for number in np.unique(place[len(row) :][device >= 0]).tolist():
+        its = row[place[: len(row)] == number]
+        calls_of = waiting[place[len(row) :] == number]
         before = np.searchsorted(start[launch[its]], start[calls_of])
-        calls_of, before = calls_of[before > 0], before[before > 0]
         reach = np.maximum.accumulate(rows.end[its])
         newest = np.maximum.accumulate(np.where(rows.end[its] == reach, np.arange(len(its)), 0))
         last = its[newest[before - 1]]
@@ -474,6 +480,17 @@ def _freed_behind(rows: Rows, launch: Column, launches: pd.DataFrame) -> tuple[C
         call.append(calls_of[waited])
         behind.append(last[waited])
     return np.concatenate(call), np.concatenate(behind)
+
+
+def _last_before(known: tuple[Column, Column], asked: tuple[Column, Column], value: Column) -> Column:
+    """The `value` (n,) of the last that was `known` of each thread before the moments `asked`, (m,), -1 for none; both
+    are threads and moments, and those of the known ones rise."""
+    last = np.full(len(asked[0]), -1)
+    for number in np.unique(asked[0]).tolist():
+        its, those = np.flatnonzero(known[0] == number), np.flatnonzero(asked[0] == number)
+        place = np.searchsorted(known[1][its], asked[1][those]) - 1
+        last[those[place >= 0]] = value[its[place[place >= 0]]]
+    return last
 
 
 def _returns_early(rows: Rows, row: Column, call: Column, launches: pd.DataFrame) -> NDArray[np.bool_]:

@@ -83,7 +83,7 @@ def read(path: Path) -> Trace:
         devices=_devices(parts, host, set(events["device"].cat.categories)),
         hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)]}),
         losses=losses.table(host, lost),
-        notes=(*losses.notes(lost), *_notes(parts, events)),
+        notes=(*losses.notes(lost), *_notes(parts, events, ends_early=any(each.what is Loss.BYTES for each in lost))),
         source=str(path),
         format="rocprofv3",
     )
@@ -486,8 +486,8 @@ def _unrecorded(parts: Sequence[_Part], lost: Sequence[Lost]) -> list[Lost]:
     return [Lost(Loss.EVENTS, sum(launched), total, "kernels that HIP launched; only --kernel-trace records any")]
 
 
-def _notes(parts: Sequence[_Part], events: pd.DataFrame) -> list[str]:
-    """Notes on what is no row, and on what was not recorded."""
+def _notes(parts: Sequence[_Part], events: pd.DataFrame, ends_early: bool) -> list[str]:
+    """Notes on what is no row, and on what was not recorded, which nobody knows of a file that ends early."""
     notes = []
     if elsewhere := sum(part.elsewhere for part in parts):
         were = "was" if elsewhere == 1 else "were"
@@ -504,6 +504,8 @@ def _notes(parts: Sequence[_Part], events: pd.DataFrame) -> list[str]:
             "Kernels are those whose counters were collected: rocprofv3 runs them one after the other then, so that "
             "nothing overlaps. Record with --kernel-trace and without --pmc to see what does."
         )
+    if ends_early:
+        return notes
     if not len(events):
         notes.append("rocprofv3 recorded no kernels and no copies: --kernel-trace and --memory-copy-trace record them.")
     elif not any(part.process.kernels for part in parts):

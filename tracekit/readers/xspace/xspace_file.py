@@ -673,7 +673,8 @@ def _planes(content: _Content, texts: dict[int, list[str]], lost: list[Lost]) ->
             for number, wire_type, start, end in protobuf.fields(buf, at, len(buf)):
                 content.until(end + _LONGEST_NEXT)
                 is_known = number == 1 or number in texts
-                if not is_known and (next_plane := _next_plane(buf, whole, end)) is not None:
+                is_strange = not is_known and not _is_message(buf, wire_type, start, end)
+                if is_strange and (next_plane := _next_plane(buf, whole, end)) is not None:
                     break
                 if number == 1 and wire_type == protobuf.LENGTH:
                     if start < end or is_first:  # an empty one says nothing
@@ -700,7 +701,16 @@ def _planes(content: _Content, texts: dict[int, list[str]], lost: list[Lost]) ->
         if next_plane > whole:
             evidence = f"no message from byte {whole} to {next_plane}"
             lost.append(Lost(Loss.BYTES, next_plane - whole, len(buf), evidence))
-        at = whole = next_plane
+        at = whole = plane = next_plane
+        is_first = False
+
+
+def _is_message(buf: Any, wire_type: int, start: int, end: int) -> bool:
+    """Whether a value is a message, as one of a field that other versions have may be."""
+    try:
+        return wire_type == protobuf.LENGTH and all(protobuf.fields(buf, start, end))
+    except protobuf.Broken:
+        return False
 
 
 def _next_plane(buf: Any, begin: int, end: int) -> int | None:
@@ -709,7 +719,7 @@ def _next_plane(buf: Any, begin: int, end: int) -> int | None:
     for match in _PLANE.finditer(buf, begin, end):
         length, start = protobuf.varint(buf, match.start(1), len(buf))
         behind = start + length
-        if behind == len(buf) or (behind < len(buf) and buf[behind] in _TAGS):
+        if behind > match.end() and (behind == len(buf) or (behind < len(buf) and buf[behind] in _TAGS)):
             return match.start()
     return None
 
