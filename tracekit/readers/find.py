@@ -270,9 +270,7 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
         if file.name.endswith(_TRACE_SUFFIXES) and not (file.is_file() and file.stat().st_size):
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
     for file in (*entries, *_hidden_copies(path)):
-        if (_COMING.search(file.name) or _HIDDEN.fullmatch(file.name)) and any(
-            name.endswith(_TRACE_SUFFIXES) for name in _unpacked(file.name)
-        ):
+        if _is_under_way(file.name) and any(name.endswith(_TRACE_SUFFIXES) for name in _unpacked(file.name)):
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
     for file in files:
         if ".json" in file.name and (what := unlike_json(file)):
@@ -463,6 +461,11 @@ def _files(directory: Path) -> list[Path]:
 def _entries(directory: Path) -> list[Path]:
     """What lies in a directory and is none, pipes and links to nothing too."""
     return [entry for entry, is_dir in _scanned(directory) if not is_dir and not _CACHES.search(entry.name)]
+
+
+def _is_under_way(name: str) -> bool:
+    """Whether a file of this name is what a copy or a download has written so far."""
+    return bool(_COMING.search(name) or _HIDDEN.fullmatch(name))
 
 
 def _hidden_copies(directory: Path) -> list[Path]:
@@ -743,7 +746,7 @@ def _what(file: Path) -> str:
     try:
         if file.name.endswith(NSYS_JAX.suffixes) and any(map(_OF_ARCHIVE.search, _members(file) or ())):
             return f"an archive of nsys-jax without {_TABLE}"
-        if file.is_file() and (_COMING.search(file.name) or _HIDDEN.fullmatch(file.name)):
+        if file.is_file() and _is_under_way(file.name):
             return "what a copy left that has not ended"
         return description(file)
     except FileNotFoundError:
