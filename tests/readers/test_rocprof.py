@@ -209,6 +209,7 @@ def test_each_end_of_a_truncated_file_leaves_the_records_before_it(tmp_path, is_
         assert len(times) >= sum(end <= size for end in ends), size
         assert trace.losses["what"].tolist()[0] == "bytes", size
         assert trace.losses["lost"].isna().iat[0], size
+        assert not any("recorded no" in note or "No kernels were" in note for note in trace.notes), size
 
 
 def test_times_far_from_the_others_are_none(tmp_path):

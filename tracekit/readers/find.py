@@ -580,11 +580,12 @@ def _in_place_of(run: _Run, files: Sequence[Path]) -> dict[Path, Path]:
     known = {file for file, _ in run.files}
     found = {}
     for directory in dict.fromkeys(file.parent for file in files):
-        for file in (*_entries(directory), *_hidden_copies(directory)):
-            names = [name for name in (file.name, *_unpacked(file.name)) if name.endswith(XSPACE.suffixes)]
-            if file not in known and names and not (names[0] != file.name and file.with_name(names[0]).exists()):
-                found[file] = copy_of(file.with_name(names[0]))
-    return {file: copy for file, copy in found.items() if copy and copy in files}
+        for file in {*_entries(directory), *_hidden_copies(directory)} - known:
+            spaces = [name for name in (file.name, *_unpacked(file.name)) if name.endswith(XSPACE.suffixes)]
+            # One that has not come whole stands for none that is there.
+            if spaces and (spaces[0] == file.name or not file.with_name(spaces[0]).exists()):
+                found[file] = copy_of(file.with_name(spaces[0]))
+    return {file: copy for file, copy in sorted(found.items()) if copy and copy in files}
 
 
 def _lost_copies(run: _Run, files: Sequence[Path]) -> list[str]:

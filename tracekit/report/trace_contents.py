@@ -9,7 +9,7 @@ import pandas as pd
 from tracekit import intervals as iv
 from tracekit.analysis.annotations import annotations
 from tracekit.analysis.classification import known_by
-from tracekit.analysis.completeness import unknown_shares
+from tracekit.analysis.completeness import completeness, unknown_shares
 from tracekit.columns import records
 from tracekit.devices import known_first, natural, type_of
 from tracekit.readers import formats
@@ -17,7 +17,7 @@ from tracekit.readers.formats import Recording
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.trace import Trace
 from tracekit.vocabulary.kinds import Kind
-from tracekit.vocabulary.losses import DAMAGE, WORTH_WITHHOLDING, Loss, damage, matters, unanswered
+from tracekit.vocabulary.losses import Loss, unanswered
 from tracekit.vocabulary.ranks import process_number
 
 SCHEMA = 1
@@ -172,8 +172,8 @@ def no_device_work(source: Source) -> str | None:
         if loss["lost"] == loss["total"]:
             why = f": {loss['evidence']}" if loss.get("evidence") else ""
             return f"{unanswered(loss['lost'], loss['total'])}{why}."
-    if damaged := _damaged(recorded.trace):
-        return f"No work of a device could be read. {damaged}"
+    if missing := completeness(recorded).rows:
+        return f"No work of a device is known. {missing}"
     if not (len(trace.spans) or len(trace.launches) or len(trace.devices)):
         what = "The trace holds neither device work nor named host spans"
     elif len(trace.devices):
@@ -182,15 +182,6 @@ def no_device_work(source: Source) -> str | None:
         what = "The trace holds no device work, only host threads"
     advice = _recording(trace).device_work
     return f"{what}; for the next one, {advice}." if advice else f"{what}."
-
-
-def _damaged(trace: Trace) -> str:
-    """The sentence on what could not be read of a trace without work, and may have been all of it; "" without any."""
-    for loss in records(trace.losses):
-        kind, lost, total = Loss(loss["what"]), *(_number(loss[name]) for name in ("lost", "total"))
-        if kind in DAMAGE and matters(kind, lost, total, 0, WORTH_WITHHOLDING):
-            return damage(kind, lost, total, _text(loss["evidence"]))
-    return ""
 
 
 def one_rank(timeline: Timeline) -> str:
@@ -269,10 +260,6 @@ def _devices(timeline: Timeline, of_host: Mapping[str, str]) -> tuple[Device, ..
 
 def _text(value: Any) -> str | None:
     return None if pd.isna(value) else str(value)
-
-
-def _number(value: Any) -> int | None:
-    return None if pd.isna(value) else int(value)
 
 
 def _spans(spans: pd.DataFrame) -> Spans:

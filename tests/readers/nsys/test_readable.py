@@ -14,6 +14,7 @@ from tests.readers.nsys.exports import Tables, rows
 from tracekit.errors import TraceError
 from tracekit.readers import nsys
 from tracekit.readers.nsys import sqlite_export
+from tracekit.report.trace_contents import no_device_work
 
 PAGE = 512
 KERNELS, CALLS, RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
@@ -339,6 +340,8 @@ def test_of_a_truncated_file_all_that_is_there_is_read_and_the_rest_is_counted(e
     lost = {row["evidence"]: row for row in trace.losses.to_dict("records")}
     is_schema_whole = not any("schema" in evidence for evidence in lost)
     assert trace.notes[0] == f"Some details of devices and events could not be read (the file is truncated: {there})."
+    # That there are no kernels nobody knows where their table is damaged.
+    assert not (is_schema_whole and any("but no kernels" in note for note in trace.notes))
     for table, read in ((KERNELS, trace.events), (CALLS, trace.launches), (RANGES, trace.spans)):
         left = readable_rows(path, table, whole[table])
         if table != CALLS or len(trace.events):  # of calls those count whose work is there
@@ -347,3 +350,21 @@ def test_of_a_truncated_file_all_that_is_there_is_read_and_the_rest_is_counted(e
         if is_schema_whole and len(left) < COUNT:
             of_table = next(row for evidence, row in lost.items() if evidence.startswith(f"{table} "))
             assert of_table["what"] == "tables" or of_table["lost"] >= COUNT - len(left)
+
+
+@pytest.mark.timeout(60)
+def test_of_pages_that_are_not_there_none_is_looked_for(export, tmp_path):
+    data = bytearray(export.read_bytes())
+    data[28:32] = (1 << 26).to_bytes(4, "big")  # as many as the file says that it has
+    (tmp_path / "report.sqlite").write_bytes(data)
+    trace = nsys.read(tmp_path / "report.sqlite")
+    assert len(trace.events) == len(trace.spans) == COUNT
+    assert "the file is truncated" in trace.losses["evidence"].iat[0]
+
+
+def test_of_a_trace_that_lost_all_work_nothing_says_that_no_device_worked(export, tmp_path):
+    trace = nsys.read(damaged(export, tmp_path, root_of(export, KERNELS)))
+    assert not len(trace.events)
+    assert no_device_work(trace).startswith(
+        "No work of a device is known. 1 of 4 tables could not be read (CUPTI_ACTIVITY"
+    )

@@ -54,7 +54,8 @@ _MOST_TURNING = 200
 _LAUNCHES_MEANWHILE, _DISAGREES_IN = 3, 5
 # What a thread does by itself, by the names of its spans.
 _OWN_WORK = (Activity.LOWERING, Activity.COMPILING, Activity.INSTALLING, Activity.LOADING)
-# A synchronous copy may end so much after its call, one of pageable memory this part of it.
+# A copy may end after the call that waits for it: by no more than this part of it, and so much unless it is of pageable
+# memory.
 _EARLY_PS, _EARLY_PART = 100_000_000, 10
 
 
@@ -505,8 +506,8 @@ def _returns_early(rows: Rows, row: Column, call: Column, launches: pd.DataFrame
     is_copy = (rows.kind[row] == CODE[Kind.MEMCPY]) & (is_synchronous | is_pageable)
     call_start, call_end = (launches[edge].to_numpy()[call] for edge in ("start_ps", "end_ps"))
     early_ps = rows.end[row] - call_end
-    length_ps = rows.end[row] - rows.start[row]
-    most_ps = np.where(is_pageable, length_ps, np.minimum(length_ps, _EARLY_PART * _EARLY_PS)) // _EARLY_PART
+    part_ps = (rows.end[row] - rows.start[row]) // _EARLY_PART
+    most_ps = np.where(is_pageable, part_ps, np.minimum(part_ps, _EARLY_PS))
     is_early: NDArray[np.bool_] = is_copy & (rows.start[row] >= call_start) & (early_ps > 0) & (early_ps <= most_ps)
     return is_early
 

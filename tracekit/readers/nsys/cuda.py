@@ -281,14 +281,6 @@ def unanswered(export: Export, work: Work, calls: Calls, has_row: NDArray[np.boo
     return open_calls
 
 
-def without_ids(export: Export, calls: Calls, at: NDArray[np.bool_]) -> Calls:
-    """The calls, of which those `at` that ask for work have no id: they put none on a device."""
-    which, ids = pd.factorize(calls.name_id)
-    texts = strings(export, ids)
-    asks = np.array([launches(texts.get(name_id, "")) for name_id in ids.tolist()], bool)[which]
-    return replace(calls, correlation=np.where(at & asks, MISSING, calls.correlation))
-
-
 def _sort(name: str) -> int:
     """The place in `_SORTS` of the first that a call of this name is; -1 where no row of a device is of it."""
     if launches_host_function(name):

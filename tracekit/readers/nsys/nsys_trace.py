@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import nsys_program
-from tracekit.columns import categorical, concat, constant, distinct, frame
+from tracekit.columns import by_label, categorical, concat, constant, distinct, frame
 from tracekit.devices import MOST_NUMBER, natural
 from tracekit.errors import TraceError
 from tracekit.readers import losses, polling
@@ -48,6 +48,7 @@ from tracekit.trace import (
     Trace,
 )
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.host_calls import launches as asks_for_work
 from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.phase_names import span_columns
@@ -120,20 +121,22 @@ def _read(path: Path, is_damaged: bool) -> Trace:
         correlation = all_calls.correlation
         has_row = pd.Index(correlation).isin(work.correlation) & (correlation != MISSING)
         calls = select(all_calls, has_row)
-        unanswered = cuda.unanswered(export, work, all_calls, has_row)
-        host_calls = cuda.without_ids(export, all_calls, ~(has_row | unanswered))
+        is_own = has_row | cuda.unanswered(export, work, all_calls, has_row)
         allocations, memory_notes = memory.allocations(export)
         allocations = _near(export, bounds, allocations)
         (device, of_allocation), devices, device_notes = _devices(export, host, work, allocations)
         waits = cuda.waits(export, work, all_calls, device.codes.astype(np.int64))
-        waiting = select(all_calls, waits.call)
-        zero = _earliest(work, host_calls, ranges, waiting, allocations)
+        zero = _earliest(work, all_calls, ranges, allocations)
         events, ops, event_notes = _events(export, host, work, calls, ranges, zero, device)
         communicators = job.communicators(export)
         group = _groups(events, work, communicators)
-        syncs = _syncs(waits, _launches(export, host, waiting, zero), events, zero)
+        launches = _launches(export, host, all_calls, zero)
+        syncs = _syncs(waits, launches.iloc[waits.call], events, zero)
         loops = _query_loops(export, host, (work, all_calls), events, zero)
-        spans, launches = _spans(export, host, ranges, zero), _launches(export, host, host_calls, zero)
+        spans = _spans(export, host, ranges, zero)
+        # What asks for work and put none on a device has no id, or its row would be lost.
+        asks = by_label(launches["name"].array, asks_for_work).astype(bool)
+        launches["correlation_id"] = launches["correlation_id"].mask(asks & ~is_own)
         origin_ns, world_size = machine.unix_ns(export, zero), job.world_size(export, communicators)
         logged = lacking_log(path) if export.path == path else []
         warnings, outdated = machine.warnings(export), machine.outdated(export)
