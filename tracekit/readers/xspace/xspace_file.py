@@ -719,7 +719,7 @@ def _next_plane(buf: Any, begin: int, end: int) -> int | None:
     for match in _PLANE.finditer(buf, begin, end):
         length, start = protobuf.varint(buf, match.start(1), len(buf))
         behind = start + length
-        if behind > match.end() and (behind == len(buf) or (behind < len(buf) and buf[behind] in _TAGS)):
+        if behind == len(buf) or (behind < len(buf) and buf[behind] in _TAGS):
             return match.start()
     return None
 
