@@ -28,8 +28,9 @@ from tracekit import executors
 from tracekit.cli import main
 from tracekit.errors import TracekitError
 from tracekit.executors import Processes, executor_of, results
-from tracekit.readers import read
+from tracekit.readers import Reduction, read
 from tracekit.report.figures.figure import write_figures
+from tracekit.timeline.reduction import reduced
 
 
 def job_in(folder, trace_format="xspace"):
@@ -238,7 +239,7 @@ def test_workers_fetch_files_at_urls_themselves(tmp_path, memory, monkeypatch):
     ],
 )  # fmt: skip
 def test_processes_are_started_where_they_pay_or_are_asked_for(tmp_path, monkeypatch, sizes, name, count, is_divided):
-    from tracekit.readers import _is_divided, find, formats
+    from tracekit.readers import _divided, find, formats
 
     monkeypatch.setattr("tracekit.cores.threads", lambda most: min(most, 2))
     files = [tmp_path / name.format(number) for number in range(len(sizes))]
@@ -246,7 +247,22 @@ def test_processes_are_started_where_they_pay_or_are_asked_for(tmp_path, monkeyp
         file.touch()
         os.truncate(file, size)
     its_type = formats.CHROME if "json" in name else formats.XSPACE
-    assert _is_divided(find.TraceFiles(tmp_path, tuple(files), its_type, ("run",)), Processes(count)) is is_divided
+    origin = find.TraceFiles(tmp_path, tuple(files), its_type, ("run",))
+    assert _divided(origin, Processes(count), False) == (tuple(files) if is_divided else ())
+
+
+@pytest.mark.parametrize(("hosts", "are_divided"), [(31, False), (32, True)])
+def test_processes_reduce_many_hosts_and_summaries_too(tmp_path, monkeypatch, hosts, are_divided):
+    from tracekit.readers import _divided, find, formats
+
+    monkeypatch.setattr("tracekit.cores.threads", lambda most: min(most, 2))
+    files = tuple(tmp_path / f"{host}.tracekit.zip" for host in range(hosts))
+    for file in files:
+        file.touch()
+    spaces = find.TraceFiles(tmp_path, files[:4], formats.XSPACE, ("run",), summaries=files[4:])
+    for origin in (find.TraceFiles(tmp_path, files, formats.SUMMARY, ("run",)), spaces):
+        assert _divided(origin, Processes(), True) == (files if are_divided else ())
+        assert _divided(origin, Processes(), False) == ()
 
 
 def said(monkeypatch, capsys, *words):
@@ -326,14 +342,14 @@ KILLED_ONCE = """
     import os, signal
     from tracekit import readers
 
-    def read_each(path, its_type, steps, original=readers._host_trace):
+    def read_each(path, *how, original=readers._host_trace):
         if "rank1" in str(path):
             try:
                 os.close(os.open({marker!r}, os.O_CREAT | os.O_EXCL))
                 os.kill(os.getpid(), signal.SIGKILL)
             except FileExistsError:
                 pass
-        return original(path, its_type, steps)
+        return original(path, *how)
 
     readers._host_trace = read_each
 """
@@ -385,6 +401,10 @@ def test_a_cluster_that_loses_a_worker_on_the_way_gives_the_same_report_bit_for_
     assert Path("summary.json") in files
     one, other = ([(tmp_path / name / file).read_bytes() for file in files] for name in ("here", "cluster"))
     assert one == other
+    with executor_of(None, address) as executor:
+        small = read(source, executor=executor, reduction=Reduction(reduced))
+    assert len(small.events) < small.rows == len(here.events)
+    assert_equal(small, read(source, reduction=Reduction(reduced)))
 
 
 def test_figures_and_exports_read_a_run_as_reports_do(tmp_path, monkeypatch):

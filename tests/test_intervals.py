@@ -42,6 +42,9 @@ def test_union_of_many_sets_is_the_union_of_their_points(many):
 def test_intersection_and_difference_match_the_points(a, b):
     assert iv.intersection(a, b).tolist() == merged_form(points(a) & points(b))
     assert iv.difference(a, b).tolist() == merged_form(points(a) - points(b))
+    assert iv.inside(iv.union(a), iv.union(b)).tolist() == iv.intersection(a, b).tolist()
+    for window in iv.union(b)[:3]:
+        assert iv.inside(iv.union(a), window[None]).tolist() == iv.intersection(a, window[None]).tolist()
 
 
 @given(sets, pairs)

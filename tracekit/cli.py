@@ -378,6 +378,13 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
     kinds: _Kinds = None,
     only_steps: _OnlySteps = None,
+    reduce: Annotated[
+        bool,
+        typer.Option(
+            "--reduce",
+            help="Leave out rows of compute, as is done where those of all hosts would take more memory than is free.",
+        ),
+    ] = False,
     strict: _Strict = False,
     jobs: _Jobs = None,
     dask: _Dask = None,
@@ -386,7 +393,7 @@ def report(
     from tracekit import console, executors
     from tracekit.files import is_saved_report
     from tracekit.report.part import choose, one_part
-    from tracekit.report.report import default_directory, file_names
+    from tracekit.report.report import default_directory, file_names, reduction
     from tracekit.report.terminal import printout
     from tracekit.timeline.timeline import timeline_of
 
@@ -399,8 +406,13 @@ def report(
         steps = _steps(only_steps)
         timeline = None
         if not saved:
+            of_phases = {"as-phase": as_phase, "alone": alone, "baseline": baseline}
+            of_rows: dict[str, Any] = {"phase": phase, "step": step, "from": start, "to": end, "device": device}
+            how = reduction(reduce, {**of_phases, **of_rows, "kinds": kinds, "only-steps": steps})
             with executors.executor_of(jobs, dask) as executor:
-                timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, strict=strict, executor=executor)
+                timeline = timeline_of(
+                    source, run=run, kinds=kinds, steps=steps, strict=strict, executor=executor, reduction=how
+                )
         if strict and (missing := _missing(timeline, source)):
             raise TraceError(f"{source}: {missing} Record it again, or report without --strict what is there.")
         result = tracekit.report(
@@ -417,17 +429,19 @@ def report(
             run=run,
             kinds=kinds,
             steps=steps,
+            reduce=reduce and saved,
             progress=progress,
         )
         only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": device or []}
         part = timeline and choose(timeline, **only, steps=steps)
+        shown = None if timeline is None or timeline.left_out else timeline
     if as_json:
         print(json.dumps(result.summary(), indent=1))
     else:
-        printout.show(result, console.console(), full, part.of(timeline) if part and timeline else None)
+        printout.show(result, console.console(), full, part.of(shown) if part and shown else None)
     if out or not saved:
         directory = out or default_directory(source, part.name if part else "")
-        _tell(f"Wrote {directory}/ ({', '.join(file_names(timeline))})")
+        _tell(f"Wrote {directory}/ ({', '.join(file_names(shown))})")
 
 
 def _steps(text: str | None) -> tuple[int, int] | None:

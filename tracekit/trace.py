@@ -140,6 +140,11 @@ MEMORY_COLUMNS: Mapping[str, Any] = {
     "frees": "boolean",
 }
 
+# When devices computed of which rows were left out (timeline.reduction): one row per merged interval of a device.
+MERGED_COLUMNS: Mapping[str, Any] = {"host": "category", "device": "category", "start_ps": "int64", "end_ps": "int64"}
+# Which rows stand for some that were left out: row numbers of `events`, and for how many each, itself among them.
+COUNT_COLUMNS: Mapping[str, Any] = {"event": "int64", "rows": "int64"}
+
 FRAME_COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "events": EVENT_COLUMNS,
     "spans": SPAN_COLUMNS,
@@ -152,6 +157,8 @@ FRAME_COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "hosts": HOST_COLUMNS,
     "losses": LOSS_COLUMNS,
     "memory": MEMORY_COLUMNS,
+    "merged": MERGED_COLUMNS,
+    "counts": COUNT_COLUMNS,
 }
 
 
@@ -173,6 +180,7 @@ _REQUIRED = {
     "launches": ("host", "thread", "name"),
     "syncs": ("host", "thread", "name"),
     "memory": ("host", "frees"),
+    "merged": ("host", "device"),
 }
 
 
@@ -191,7 +199,9 @@ class Trace:
     was read (HOST_COLUMNS): Unix time of its time 0 in nanoseconds, null where the file does not say; which clock it
     is on, what was added to its times at time 0 to fit that clock, by how many ppm it ran faster, which was taken out
     as well, and what difference is left; how many ranks its job had. `losses`: what a file shows to be missing from it
-    (LOSS_COLUMNS). `memory`: one row per allocation and release (MEMORY_COLUMNS). `notes`: everything a reader
+    (LOSS_COLUMNS). `memory`: one row per allocation and release (MEMORY_COLUMNS). `merged` and `counts`: of
+    devices of which rows of compute were left out, as of a thousand hosts no memory holds them all, when they computed
+    (MERGED_COLUMNS), and which rows stand for those (COUNT_COLUMNS); else without rows. `notes`: everything a reader
     dropped, repaired, guessed or could not align. `runs`: the profiler runs found at the path `source`, the one that
     was read first; `format` is that of its files. `capture`: what `capture.json` beside the trace says, or None.
     """
@@ -207,6 +217,8 @@ class Trace:
     hosts: pd.DataFrame = field(default_factory=lambda: _empty("hosts"))
     losses: pd.DataFrame = field(default_factory=lambda: _empty("losses"))
     memory: pd.DataFrame = field(default_factory=lambda: _empty("memory"))
+    merged: pd.DataFrame = field(default_factory=lambda: _empty("merged"))
+    counts: pd.DataFrame = field(default_factory=lambda: _empty("counts"))
     notes: tuple[str, ...] = ()
     source: str = ""
     format: str = ""
@@ -215,6 +227,16 @@ class Trace:
 
     def __post_init__(self) -> None:
         self._check(FRAME_COLUMNS)
+
+    @property
+    def rows(self) -> int:
+        """How many rows of devices the files hold, those too that were left out of `events`."""
+        return len(self.events) + int((self.counts["rows"] - 1).sum())
+
+    @property
+    def frame_bytes(self) -> int:
+        """How much memory its frames take."""
+        return sum(int(getattr(self, name).memory_usage(index=False).sum()) for name in FRAME_COLUMNS)
 
     def changed(self, **parts: Any) -> Self:
         """The trace with other `parts`, as `dataclasses.replace` gives it, but frames that stay are not checked again:
@@ -243,6 +265,8 @@ class Trace:
             has_direction = self.events["direction"].array.codes >= 0
             if (has_direction & ~by_label(self.events["kind"].array, lambda kind: kind == Kind.MEMCPY)).any():
                 raise TraceError("Trace.events.direction is set on a row that is no memcpy.")
+        if names & {"events", "counts"} and not self.counts["event"].between(0, len(self.events) - 1).all():
+            raise TraceError(f"Trace.counts names rows that the {len(self.events)} rows of Trace.events do not hold.")
         numbered = (("events.op", self.events["op"]), *self.operands.items())
         for what, numbers in numbered if names & {"events", "ops", "operands"} else ():
             if numbers.notna().any() and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self.ops):

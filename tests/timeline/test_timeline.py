@@ -80,7 +80,7 @@ def test_a_part_is_made_once_also_for_threads_that_ask_at_the_same_moment(monkey
 
 def test_parts_that_need_the_same_part_are_made_side_by_side_and_it_once(monkeypatch):
     sorts = []
-    monkeypatch.setattr(module, "rows", lambda table: sorts.append(table) or rows_module.rows(table))
+    monkeypatch.setattr(module, "rows", lambda table, *counts: sorts.append(table) or rows_module.rows(table, *counts))
     timeline = timeline_of(train())
     together(*(lambda name=name: getattr(timeline, name) for name in MADE_BY))
     assert len(sorts) == 1
@@ -442,7 +442,9 @@ def test_a_report_sorts_the_rows_of_its_trace_once_for_all_that_it_shows(monkeyp
     sort, sorts = rows_module.rows, []
     for name, loaded_module in list(sys.modules.items()):
         if name.startswith("tracekit.") and getattr(loaded_module, "rows", None) is sort:
-            monkeypatch.setattr(loaded_module, "rows", lambda table: sorts.append(table) or sort(table))
+            monkeypatch.setattr(
+                loaded_module, "rows", lambda table, *counts: sorts.append(table) or sort(table, *counts)
+            )
     timeline = timeline_of(source)
     report = analyse(timeline)
     write(report, timeline, tmp_path / "out")

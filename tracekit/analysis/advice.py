@@ -641,7 +641,7 @@ def turns_of(
     """Where devices took turns: in the whole trace; of one with phases, which may want just that, in those that are
     compared with others apart, which want it not."""
     if not len(phases.table):
-        return [took_turns(timeline, cells, whole)]
+        return [] if timeline.left_out else [took_turns(timeline, cells, whole)]
     compared = phases.table.loc[phases.table["compared_with"].notna(), "name"].astype(str)
     return [
         took_turns(timeline.inside(phases.windows[name]), inside[name].partition, inside[name], name)

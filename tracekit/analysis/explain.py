@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Condition
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tracekit import heap, notebook
 from tracekit.analysis.bandwidth import Bandwidth, bandwidth
@@ -23,6 +23,8 @@ from tracekit.analysis.top_ops import TopOps, top_ops
 from tracekit.devices import FEW
 from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
 from tracekit.units import quantity
+
+R = TypeVar("R", bound=Any)
 
 # Of each part the frame, and its columns, whose first row a notebook shows first.
 _TELLING = {
@@ -49,18 +51,31 @@ class Task(NamedTuple):
     needs: tuple[str, ...] = ()
 
 
+def _of_rows(
+    analysis: Callable[[Timeline], R], timeline: Timeline, completeness: Completeness, *, is_of_host: bool = True
+) -> R:
+    """What an analysis of each row gives; nothing where rows were left out, or so much is missing that nothing is known
+    of it, of the host's part (`is_of_host`) sooner than of names."""
+    missing = completeness.rows if is_of_host else completeness.shares
+    return withheld(missing or timeline.left_out, analysis, timeline)
+
+
 # Every analysis: a function of the timeline and of earlier results. What takes longest comes as early as it may begin.
 ANALYSES = (
     Task("completeness", completeness),
     Task("steps", lambda timeline, completeness: withheld(completeness.shares, steps, timeline), ("completeness",)),
     Task(
         "critical_path",
-        lambda timeline, completeness, steps: withheld(
-            completeness.rows, lambda whole: critical_path(whole, steps.table), timeline
+        lambda timeline, completeness, steps: _of_rows(
+            lambda whole: critical_path(whole, steps.table), timeline, completeness
         ),
         ("completeness", "steps"),
     ),
-    Task("top_ops", lambda timeline, completeness: withheld(completeness.shares, top_ops, timeline), ("completeness",)),
+    Task(
+        "top_ops",
+        lambda timeline, completeness: _of_rows(top_ops, timeline, completeness, is_of_host=False),
+        ("completeness",),
+    ),
     Task(
         "collectives",
         lambda timeline, completeness: withheld(
@@ -68,18 +83,18 @@ ANALYSES = (
         ),
         ("completeness",),
     ),
-    Task("idle", lambda timeline, completeness: withheld(completeness.rows, idle, timeline), ("completeness",)),
+    Task("idle", partial(_of_rows, idle), ("completeness",)),
     Task(
         "offenders",
-        lambda timeline, completeness, idle, collectives, steps: withheld(
-            completeness.rows, lambda whole: offenders(whole, idle.gaps, collectives.table, steps.table), timeline
+        lambda timeline, completeness, idle, collectives, steps: _of_rows(
+            lambda whole: offenders(whole, idle.gaps, collectives.table, steps.table), timeline, completeness
         ),
         ("completeness", "idle", "collectives", "steps"),
     ),
-    Task("launches", lambda timeline, completeness: withheld(completeness.rows, launches, timeline), ("completeness",)),
+    Task("launches", partial(_of_rows, launches), ("completeness",)),
     Task(
         "bandwidth",
-        lambda timeline, completeness: withheld(completeness.shares, bandwidth, timeline),
+        lambda timeline, completeness: _of_rows(bandwidth, timeline, completeness, is_of_host=False),
         ("completeness",),
     ),
     Task("memory", memory),
@@ -87,8 +102,8 @@ ANALYSES = (
     # Behind the critical path: of a large trace these two hold the most memory, and all others take as long as they.
     Task(
         "host_api",
-        lambda timeline, completeness, idle, _: withheld(
-            completeness.rows, lambda whole: host_api(whole, idle.gaps), timeline
+        lambda timeline, completeness, idle, _: _of_rows(
+            lambda whole: host_api(whole, idle.gaps), timeline, completeness
         ),
         ("completeness", "idle", "critical_path"),
     ),
@@ -110,9 +125,9 @@ class Explanation:
     """What each analysis found, or in its `lacking` why the trace has no evidence for it.
 
     `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some windows of it. A report
-    of an old schema does not tell the rows of windows. `completeness`, `top_ops`, `steps`, `collectives`, `idle`,
-    `launches`, `host_api`, `critical_path`, `offenders`, `bandwidth`, `memory` and `machine` are the results, each with
-    a class of its own.
+    of an old schema does not tell the rows of windows, nor one of a trace of which rows were left out. `completeness`,
+    `top_ops`, `steps`, `collectives`, `idle`, `launches`, `host_api`, `critical_path`, `offenders`, `bandwidth`,
+    `memory` and `machine` are the results, each with a class of its own.
     """
 
     devices: int
@@ -182,7 +197,8 @@ def tasks(timeline: Timeline, whole: Timeline | None = None) -> list[Task]:
 def explanation(timeline: Timeline, results: Mapping[str, Any]) -> Explanation:
     """The explanation of a timeline from the results of its tasks."""
     rows = timeline.rows
-    return Explanation(devices=sum(rows.placed), rows=len(rows), **{task.name: results[task.name] for task in ANALYSES})
+    count = len(rows) if not timeline.left_out else timeline.trace.rows if timeline.windows is None else None
+    return Explanation(devices=sum(rows.placed), rows=count, **{task.name: results[task.name] for task in ANALYSES})
 
 
 def run(todo: Sequence[Task], threads: int = 2) -> dict[str, Any]:

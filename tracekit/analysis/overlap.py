@@ -2,20 +2,22 @@
 and devices beside each other.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import heap
 from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE
 from tracekit.timeline.timeline import Source, Timeline, Windows, rows_begin_inside, timeline_of
-from tracekit.timeline.unions import CELLS, Unions
+from tracekit.timeline.unions import CELLS, MergedDevices, Unions
 from tracekit.vocabulary.kinds import Kind
 
 
@@ -144,6 +146,8 @@ PAIR_COLUMNS = {
 ALL_PAIRED = 256
 # Of so many devices XLA makes one CPU; more on one host are none of any machine.
 MOST_OF_HOST = 1024
+# Of so many intervals at once the sums of busy devices are made.
+_MOST_AT_ONCE = 1 << 22
 _Pair = tuple[str, str, int | None, float | None, float | None, str | None]
 
 
@@ -225,13 +229,53 @@ def concurrency(source: Source, windows: Windows | None = None) -> pd.DataFrame:
 
     No rows where the devices are on several clocks: how many were busy at once is then not known.
     """
-    unions = timeline_of(source, windows).unions
-    times: list[int] = []
-    if len(unions.windows) < 2:
-        edges, count = iv.depth(*(device.busy for device in unions.devices.values()))
-        times = iv.sums(edges[1:] - edges[:-1], count[:-1], len(unions.devices) + 1)
-        times[0] = sum(map(iv.total, unions.windows.values())) - sum(times[1:])
+    timeline = timeline_of(source, windows)
+    times = _together(timeline).times if len(timeline.unions.windows) < 2 else []
     return frame(CONCURRENCY_COLUMNS, {"devices": range(len(times)), "time_ps": times})
+
+
+class _Together(NamedTuple):
+    """For how long exactly k devices were busy, k from 0 on, in ps, and when several were; all on one clock."""
+
+    times: list[int]
+    several: iv.Intervals
+
+
+def _together(timeline: Timeline) -> _Together:
+    return timeline.once("busy together", lambda: _made_together(timeline.unions))
+
+
+def _made_together(unions: Unions) -> _Together:
+    times, several = [0] * (len(unions.devices) + 1), [iv.EMPTY]
+    for edges, count in _depths(unions):
+        of_part = iv.sums(edges[1:] - edges[:-1], count[:-1], len(times))
+        times = [sum_ps + part_ps for sum_ps, part_ps in zip(times, of_part, strict=True)]
+        several.append(iv.of_cells(edges, count[:-1] > 1))
+    times[0] = sum(map(iv.total, unions.windows.values())) - sum(times[1:])
+    return _Together(times, iv.union(*several))
+
+
+def _depths(unions: Unions) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+    """How many devices are busy at once, as `iv.depth` says it: of those whose compute is merged for one part of the
+    time after the other, of any others for all at once."""
+    devices, parts = unions.devices, [unions]
+    if isinstance(devices, MergedDevices):
+        edges = np.linspace(0, 1, 2 + len(devices.start) // _MOST_AT_ONCE)
+        parts = []
+        for low, high in pairwise(edges.tolist()):
+            window_of = {clock: _part(window, low, high) for clock, window in unions.windows.items()}
+            parts.append(unions.inside(window_of))
+    for part in parts:
+        yield iv.depth(*(device.busy for device in part.devices.values()))
+
+
+def _part(windows: iv.Intervals, low: float, high: float) -> iv.Intervals:
+    """What of some windows lies from one share of the time from their first start to their last end to another."""
+    if not len(windows):
+        return windows
+    start, length = int(windows[0, 0]), int(windows[-1, 1]) - int(windows[0, 0])
+    begin, end = (start + (length if share == 1 else int(share * length)) for share in (low, high))
+    return iv.intersection(windows, iv.intervals([begin], [end]))
 
 
 SHARED_COLUMNS = {
@@ -257,10 +301,7 @@ def shared_busy(timeline: Timeline, windows: Mapping[tuple[str, str], iv.Interva
     devices = timeline.unions.devices
     tables = []
     if len(devices) > 1 and len(timeline.unions.windows) == 1:
-        edges, count = iv.depth(*(device.busy for device in devices.values()))
-        several = iv.of_cells(edges, count[:-1] > 1)
-        del edges, count
-        sets: list[tuple[str | None, str | None, iv.Intervals]] = [(None, None, several)]
+        sets: list[tuple[str | None, str | None, iv.Intervals]] = [(None, None, _together(timeline).several)]
         if len(devices) <= MOST_PAIRED:
             for (a, one), (b, other) in combinations(devices.items(), 2):
                 sets.append((a, b, iv.intersection(one.busy, other.busy)))
@@ -274,14 +315,14 @@ def shared_busy(timeline: Timeline, windows: Mapping[tuple[str, str], iv.Interva
 
 def breakdown(timeline: Timeline, name: str | None = None) -> Breakdown:
     """What ran in the windows of a timeline: of the phase called `name`, or the whole trace."""
-    return Breakdown(
-        name,
-        partition(timeline),
-        overlap(timeline),
-        device_pairs(timeline),
-        concurrency(timeline),
-        _waiting_ratio(timeline),
-    )
+
+    def of(table: Callable[[Timeline], pd.DataFrame]) -> pd.DataFrame:
+        made = table(timeline)
+        if timeline.left_out:  # each device is made again for each table: of 8,192 a gigabyte would stay
+            heap.give_back()
+        return made
+
+    return Breakdown(name, of(partition), of(overlap), of(device_pairs), of(concurrency), _waiting_ratio(timeline))
 
 
 def _waiting_ratio(timeline: Timeline) -> float | None:

@@ -162,7 +162,7 @@ def steps(timeline: Timeline) -> Steps:
         "left_out": reasons,
         "outlier": outlier,
         **slow,
-        "slow_program": _programs_of_few(rows, table, slow, is_counted & ~outlier),
+        "slow_program": _programs_of_few(timeline, slow, is_counted & ~outlier),
         "did_nothing": idle_devices.to_numpy(),
     }
     full_table = table.assign(**further_columns)
@@ -195,8 +195,12 @@ def series(table: pd.DataFrame) -> list[NDArray[np.int64]]:
 def _row_counts(rows: Rows, boundaries: StepBoundaries) -> NDArray[np.int64]:
     """How many rows of each step each device has, shape (devices, steps)."""
     size = len(rows.devices), len(boundaries.table)
-    cell = rows.device * size[1] + boundaries.step_of
-    return np.bincount(cell[boundaries.step_of >= 0], minlength=size[0] * size[1]).reshape(size)
+    cell, inside = rows.device * size[1] + boundaries.step_of, boundaries.step_of >= 0
+    if rows.count is None:
+        return np.bincount(cell[inside], minlength=size[0] * size[1]).reshape(size)
+    number = np.zeros(size[0] * size[1], np.int64)
+    np.add.at(number, cell[inside], rows.count[inside])
+    return number.reshape(size)
 
 
 def _last_ends(rows: Rows, boundaries: StepBoundaries) -> NDArray[np.int64]:
@@ -339,8 +343,9 @@ def _unanswered(timeline: Timeline) -> NDArray[np.bool_]:
     """Of which steps more than a tenth of the launches that the host made in its time of them have no row, (s,)."""
     boundaries, calls = timeline.steps.table, timeline.trace.launches
     answer = np.zeros(len(boundaries), bool)
-    # Of programs beside each other no call tells which of the overlapping steps it is of.
-    if timeline.steps.programs or boundaries["host_end_ps"].isna().any() or not len(calls):
+    # Of programs beside each other no call tells which of the overlapping steps it is of. With rows that were left out
+    # their calls were, too.
+    if timeline.left_out or timeline.steps.programs or boundaries["host_end_ps"].isna().any() or not len(calls):
         return answer
     names = calls["name"].cat
     is_launch = np.array([*map(launches, names.categories), False], bool)[names.codes.to_numpy()]
@@ -464,14 +469,15 @@ def _slow(
 
 
 def _programs_of_few(
-    rows: Rows, table: pd.DataFrame, slow: dict[str, list[object]], is_ordinary: NDArray[np.bool_]
+    timeline: Timeline, slow: dict[str, list[object]], is_ordinary: NDArray[np.bool_]
 ) -> list[str | None]:
     """Of each step that was slow by its compute, the program that took half of that or more, if at most half of the
-    ordinary steps of its name run it: an evaluation, a checkpoint."""
+    ordinary steps of its name run it: an evaluation, a checkpoint. None of them where rows of compute were left out."""
+    rows, table = timeline.rows, timeline.steps.table
     programs: list[str | None] = [None] * len(table)
     slow_steps = pd.DataFrame({"place": range(len(table)), "device": slow["slow_device"], "ps": slow["slow_ps"]})
     slow_steps = slow_steps[np.array(slow["slow_part"], object) == "compute"]
-    if not len(slow_steps):
+    if timeline.left_out or not len(slow_steps):
         return programs
     module, modules = rows.codes("hlo_module"), rows.labels("hlo_module")
     compute = np.flatnonzero((rows.kind == CODE[Kind.COMPUTE]) & (module >= 0) & rows.is_placed)

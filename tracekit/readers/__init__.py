@@ -61,13 +61,25 @@ _OF_COPIES = "jax-json"  # the format of what JAX writes beside an XSpace
 _NAMED = 3  # of the files that cannot be read, so many are named
 # Starting processes takes as long as reading so much text, which Python holds its lock for.
 _WORTH_BYTES, _OF_GZ = 96_000_000, 10
+# So many traces take longer to be reduced than processes to start.
+_WORTH_REDUCING = 32
+
+
+class Reduction(NamedTuple):
+    """How the trace of each file of several is `reduced` as it is read, a function that processes can be sent, where
+    the frames of all would take more than `most_bytes`; None for any."""
+
+    reduced: Callable[[Trace], Trace]
+    most_bytes: int | None = None
 
 
 class _How(NamedTuple):
-    """How the files of a run are read: by which executor, and which steps of them; None for here, and for all."""
+    """How the files of a run are read: by which executor, which steps of them, and whether each is reduced; None for
+    here, for all, and for none."""
 
     executor: Executor | None = None
     steps: Steps | None = None
+    reduction: Reduction | None = None
 
 
 def read(
@@ -78,6 +90,7 @@ def read(
     steps: tuple[int, int] | None = None,
     strict: bool = False,
     executor: Executor | None = None,
+    reduction: Reduction | None = None,
 ) -> Trace:
     """The trace at `source`: a file of any format, a run of several hosts or ranks, or a directory that holds runs.
 
@@ -91,12 +104,13 @@ def read(
     `readers.step_range` says. An `executor` (`concurrent.futures`), of
     processes or of Dask, reads the files of a run beside each other and hands over their summaries, so the trace is the
     same; its workers have to see the files, and fetch those at a URL themselves. A file whose worker dies is lost as a
-    damaged one is. Raises TraceError if nothing is there, if nothing of it is whole, if there is no run of that name,
+    damaged one is. A `reduction` makes each of several traces smaller before they are joined. Raises TraceError if
+    nothing is there, if nothing of it is whole, if there is no run of that name,
     or with `strict` if anything is damaged or a rank has no file, and TracekitError where there are no such `steps`.
     """
     place = path_of(source)
     own = rules.read(kinds) if kinds else ()
-    how = _How(executor, None if steps is None else step_range.checked(steps))
+    how = _How(executor, None if steps is None else step_range.checked(steps), reduction)
     with _located(place, run) as (tree, origin):
         try:
             trace = _run(tree, origin, how)
@@ -128,6 +142,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
     files = len(origin.each) + len(origin.unreadable)
     origin = _read_once(origin, tree, how.executor)
+    how = how._replace(reduction=_needed_reduction(origin, tree, how))
     hosts, unknown, damaged, without_steps, lost = _read_files(origin, tree, how)
     hosts, without_events = _with_events(hosts)
     damaged += without_events
@@ -527,38 +542,66 @@ def _one_of_twins(results: dict[Path, HostTrace | TraceError | None], plain: Pat
 
 def _results(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Iterator[HostTrace | TraceError | None]:
     """What `_host_trace` gives of each of the files (`find.TraceFiles.each`), or why it cannot be read."""
-    executor, steps = how
-    divided = origin.files if executor and _is_divided(origin, executor) else ()
+    executor, steps, reduction = how
+    divided = _divided(origin, executor, reduction is not None) if executor else ()
+    reduced = reduction and reduction.reduced
     is_fetched_there = _fetches_there(origin, tree)
     here = set(origin.needed) - set(divided if is_fetched_there else ())
     tree.complete([*here, origin.capture / capture_facts.NAME])
     if executor and divided:
         # A worker may have started in another directory.
         places = [tree.url_of(file) if is_fetched_there else str(file.absolute()) for file in divided]
-        tasks = [(place, str(file), origin.file_type.name, steps) for place, file in zip(places, divided, strict=True)]
+        types = [_type_of(file, origin).name for file in divided]
+        tasks = [(place, str(file), of, steps, reduced) for place, file, of in zip(places, divided, types, strict=True)]
         answers = executors.results(executor, read_packed, tasks)
         yield from (_handed_over(answer, file) for answer, file in zip(answers, divided, strict=True))
-    own = [(file, origin.file_type) for file in origin.files if not divided]
-    own += [(file, formats.CHROME) for file in origin.json] + [(file, SUMMARY) for file in origin.summaries]
     # One after the other: what of it holds no lock of Python runs on threads inside of each. Beside each other, a
     # thousand summaries and 64 XSpaces of 4 MB took 15 % longer, and three XSpaces of 85 MB as long.
-    for file, its_type in own:
-        yield _result(partial(_host_trace, file_type=its_type, steps=steps), file)
+    for file in origin.each[len(divided) :]:
+        yield _result(partial(_host_trace, file_type=_type_of(file, origin), steps=steps, reduced=reduced), file)
 
 
-def _is_divided(origin: find.TraceFiles, executor: Executor) -> bool:
-    """Whether the executor reads the files: any that a caller has made, and processes where they pay."""
-    if origin.file_type is SUMMARY:
-        return False
+def _needed_reduction(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Reduction | None:
+    """The reduction of a run of several files, where all would take more than it allows if they were like the first one
+    that can be read."""
+    if not how.reduction or len(origin.each) < 2:
+        return None
+    if how.reduction.most_bytes is None:
+        return how.reduction
+    for file in origin.each:
+        tree.complete(origin.parts(file))
+        result = _result(partial(_host_trace, file_type=_type_of(file, origin), steps=how.steps), file)
+        if isinstance(result, HostTrace):
+            is_beyond = result.trace.frame_bytes * len(origin.each) > how.reduction.most_bytes
+            return how.reduction if is_beyond else None
+    return None
+
+
+def _type_of(file: Path, origin: find.TraceFiles) -> FileType:
+    """The type of one of the files of a run."""
+    if file in origin.summaries:
+        return SUMMARY
+    return formats.CHROME if file in origin.json else origin.file_type
+
+
+def _divided(origin: find.TraceFiles, executor: Executor, is_reduced: bool) -> Sequence[Path]:
+    """The first files of a run, which the executor reads: any that a caller has made, and processes where they pay.
+    Summaries are packed as workers would pack them, unless each is reduced."""
+    files = origin.each if is_reduced else () if origin.file_type is SUMMARY else origin.files
     if not isinstance(executor, executors.Processes):
-        return True
+        return files
     if not executor.is_automatic:
-        return len(origin.files) > 1
-    sizes = sorted(file.stat().st_size * (_OF_GZ if file.suffix == ".gz" else 1) for file in origin.files)
-    return executor.count > 1 and origin.file_type is formats.CHROME and sum(sizes[:-1]) >= _WORTH_BYTES
+        return files if len(files) > 1 else ()
+    is_worth = len(files) >= _WORTH_REDUCING
+    if not is_reduced:
+        sizes = sorted(file.stat().st_size * (_OF_GZ if file.suffix == ".gz" else 1) for file in files)
+        is_worth = origin.file_type is formats.CHROME and sum(sizes[:-1]) >= _WORTH_BYTES
+    return files if executor.count > 1 and is_worth else ()
 
 
-def read_packed(where: str, name: str, file_type: str, steps: Steps | None) -> bytes | TraceError | None:
+def read_packed(
+    where: str, name: str, file_type: str, steps: Steps | None, reduced: Callable[[Trace], Trace] | None = None
+) -> bytes | TraceError | None:
     """What an executor runs: the summary of the file at a path or URL, None where `_host_trace` gives that, or why it
     cannot be read; in them the file is called `name`."""
     (its_type,) = (each for each in formats.FILE_TYPES if each.name == file_type)
@@ -574,7 +617,7 @@ def read_packed(where: str, name: str, file_type: str, steps: Steps | None) -> b
             names = [] if path == Path(name) else names
 
             def pack(path: Path) -> bytes | None:
-                host = _host_trace(path, its_type, steps)
+                host = _host_trace(path, its_type, steps, reduced)
                 return (
                     None if host is None else summary.to_bytes(replace(host, trace=reduce(_named, names, host.trace)))
                 )
@@ -599,16 +642,19 @@ def _handed_over(answer: bytes | Exception | None, file: Path) -> HostTrace | Tr
     )
 
 
-def _host_trace(path: Path, file_type: FileType, steps: Steps | None) -> HostTrace | None:
-    """What the file at `path` holds of `steps`, None for all, its devices on the clock of their host; None if it is a
-    Chrome JSON document of no known profiler."""
+def _host_trace(
+    path: Path, file_type: FileType, steps: Steps | None, reduced: Callable[[Trace], Trace] | None = None
+) -> HostTrace | None:
+    """What the file at `path` holds of `steps`, None for all, its devices on the clock of their host, and as it is
+    `reduced`, if it is; None if it is a Chrome JSON document of no known profiler."""
     with _unwritten(path, file_type):
         host = _as_written(path, file_type)
     if host is None:
         return None
     trace = bounded(host.trace)
     trace = trace if host.is_fitted else device_clocks.fit(trace)
-    return replace(host, trace=trace if steps is None else step_range.only(trace, path, steps), is_fitted=True)
+    trace = trace if steps is None else step_range.only(trace, path, steps)
+    return replace(host, trace=reduced(trace) if reduced else trace, is_fitted=True)
 
 
 @contextmanager
@@ -726,7 +772,7 @@ def _whole_of_many(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[st
         of_work = [
             loss
             for loss in records(host.trace.losses)
-            if matters(Loss(loss["what"]), loss["lost"], loss["total"], len(host.trace.events), WORTH_WITHHOLDING)
+            if matters(Loss(loss["what"]), loss["lost"], loss["total"], host.trace.rows, WORTH_WITHHOLDING)
         ]
         if of_work:
             evidence = f": {of_work[0]['evidence']}" if of_work[0]["evidence"] else ""

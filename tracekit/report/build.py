@@ -110,11 +110,13 @@ def analyse(
         threads(timeline),
     )
     whole, inside, why = results["whole"], results["inside"], explanation(looked_at, results)
-    evidence, guesses = results["known_by"], results["guessed"]
+    of_rows = {name: results[name] for name in ("known_by", "guessed", "operations")}
+    if why.completeness.shares or timeline.left_out:
+        of_rows = {name: table[:0] for name, table in of_rows.items()}
     if reason := why.completeness.shares:
         nothing = replace(breakdown(timeline_of(Trace(frame(EVENT_COLUMNS)))), lacking=reason)
         whole, inside = nothing, {name: replace(nothing, name=name) for name in inside}
-        phase_results, evidence, guesses = phase_results.without_shares(reason), evidence[:0], guesses[:0]
+        phase_results = phase_results.without_shares(reason)
     cores = too_few_cores(timeline.trace, timeline.unions)
     busy = {name: load for name in compared if (load := why.machine.during(name)) is not None}
     holds = one_rank(timeline)
@@ -148,14 +150,12 @@ def analyse(
         part=part.where,
         notes=(*part.notes, *timeline.trace.notes, *_notes(timeline.trace, timeline.unions), *_outside(outside)),
         extent=phase_results.extent if len(timeline.unions.windows) < 2 and part.is_whole else None,
-        known_by=evidence,
-        guessed=guesses,
+        **of_rows,
         explanation=why,
         advice=advice(looked_at, why, judged or whole, phase_results, inside, compiling),
         compared=compared,
         steady=judged,
         first_work_ps=whole_timeline.first_work,
-        operations=results["operations"][:0] if why.completeness.shares else results["operations"],
         shared_busy=results["shared busy"][:0] if why.completeness.shares else results["shared busy"],
     )
 
@@ -273,7 +273,7 @@ class _Reasons:
 
     @cached_property
     def idle(self) -> Idle:
-        return withheld(self.completeness.rows, idle, self.timeline)
+        return withheld(self.completeness.rows or self.timeline.left_out, idle, self.timeline)
 
     @property
     def steps(self) -> StepBoundaries:
@@ -320,7 +320,8 @@ def _steady(timeline: Timeline) -> Mapping[str, Intervals] | None:
 
 def _around(timeline: Timeline, looked_at: Timeline) -> tuple[Task, ...]:
     """What is asked of the steady steps, `looked_at`, and of the trace around them besides."""
-    return Task("steady", lambda: breakdown(looked_at, STEADY)), Task("idle around", lambda: idle(timeline))
+    of_whole = Task("idle around", lambda: withheld(timeline.left_out, idle, timeline))
+    return Task("steady", lambda: breakdown(looked_at, STEADY)), of_whole
 
 
 def _of_steady(sentences: Sequence[str], timeline: Timeline) -> tuple[str, ...]:
@@ -368,7 +369,10 @@ def _outside(names: Sequence[str]) -> list[str]:
 def _origin(timeline: Timeline) -> Origin:
     trace = timeline.trace
     hosts = {str(host) for table in (trace.events, trace.hosts) for host in table["host"].unique()}
-    counts = timeline.rows.events.groupby(["device", "kind"], observed=True).size()
+    rows = timeline.rows
+    number = np.ones(len(rows), np.int64) if rows.count is None else rows.count
+    keyed = rows.events[["device", "kind"]].iloc[rows.at].assign(events=number)
+    counts = keyed.groupby(["device", "kind"], observed=True)["events"].sum()
     return Origin(
         source=trace.source,
         format=trace.format,

@@ -4,7 +4,7 @@ The package binds `report`, so what is heavy waits inside the functions.
 """
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from tracekit.files import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from tracekit.readers import Reduction
     from tracekit.report.model import Report
     from tracekit.report.part import Part
     from tracekit.timeline.timeline import Source, Timeline
@@ -57,13 +58,16 @@ def report(
     kinds: str | os.PathLike[str] | None = None,
     steps: tuple[int, int] | None = None,
     progress: Callable[[str], object] | None = None,
+    reduce: bool = False,
     executor: Executor | None = None,
 ) -> "Report":
     """Analyse a trace and write the report's files into `out`, by default `reports/<trace>`; gives the report.
 
     `phases` to `devices`, `run`, `kinds` and `steps` are as `tracekit.analyse` takes them. A `source` may also be a
     Report, or the directory of a saved one: what can be made without its trace is then written where `out` is given.
-    `progress` is called with the name of each step. An `executor` reads the files of a run, as `tracekit.read` says.
+    With `reduce`, or where the rows of all files of a run would take more memory than is free and all of the trace is
+    asked for, rows of compute are left out as the files are read (docs/fleet.md). `progress` is called with the name of
+    each step. An `executor` reads the files of a run, as `tracekit.read` says.
     Raises TracekitError where `out` lies inside the trace's own
     directory, or cannot be written, where a saved report is given any of those options, and what `tracekit.read` and
     `tracekit.analyse` raise.
@@ -79,7 +83,7 @@ def report(
         name = "This" if isinstance(source, Report) else source
         several = {"as-phase": phases, "alone": alone, "device": devices}
         single = {"baseline": baseline, "phase": phase, "step": step, "from": start, "to": end}
-        of_reading = {"run": run, "kinds": kinds, "only-steps": steps}
+        of_reading = {"run": run, "kinds": kinds, "only-steps": steps, "reduce": reduce or None}
         options = {**{option: value or None for option, value in several.items()}, **single, **of_reading}
         if unusable := [f"--{option}" for option, value in options.items() if value is not None]:
             raise TracekitError(
@@ -97,7 +101,10 @@ def report(
         refuse_inside(place, source)
         refuse_unwritable(place, "a report")
     progress("reading")
-    timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, executor=executor)
+    of_phases = {"as-phase": phases, "alone": alone, "baseline": baseline}
+    of_rows: dict[str, Any] = {"phase": phase, "step": step, "from": start, "to": end, "device": devices}
+    how = reduction(reduce, {**of_phases, **of_rows, "kinds": kinds, "only-steps": steps})
+    timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, executor=executor, reduction=how)
     heap.give_back()
     only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": devices}
     if not devices and all(value is None for value in (phase, step, start, end)):  # a part takes less
@@ -110,17 +117,34 @@ def report(
         result = replace(result, notes=(*result.notes, f"{_PICTURE} is left out: {reason}"))
     part = choose(timeline, **only)
     directory = default_directory(result.trace.source or "trace", part.name) if out is None else out
-    write(result, timeline, directory, progress, part)
+    write(result, None if timeline.left_out else timeline, directory, progress, part)
     return result
+
+
+def reduction(is_asked_for: bool, options: Mapping[str, Any]) -> "Reduction | None":
+    """How rows are left out of the traces of a run as they are read: if that is asked for of any, and else where all
+    of them would take more memory than is free; never where `options`, by their names, ask for what rests on each row.
+
+    Raises TracekitError where both are asked for.
+    """
+    from tracekit.readers import Reduction
+    from tracekit.timeline.reduction import reduced
+
+    if given := [f"--{name}" for name, value in options.items() if value not in (None, [], ())]:
+        if is_asked_for:
+            raise TracekitError(f"--reduce leaves out rows that {', '.join(given)} asks for. Give one of them.")
+        return None
+    free = heap.free_bytes()
+    if is_asked_for or free is None:
+        return Reduction(reduced) if is_asked_for else None
+    return Reduction(reduced, int(free / (1 + _TIMES_THE_TRACE)))
 
 
 def _refuse_beyond_memory(trace: "Trace") -> None:
     """Raise TracekitError where the system would end this process before the report is made, without a word."""
-    from tracekit.trace import FRAME_COLUMNS
     from tracekit.units import size
 
-    frames = (getattr(trace, name) for name in FRAME_COLUMNS)
-    needed = int(_TIMES_THE_TRACE * sum(int(frame.memory_usage(index=False).sum()) for frame in frames))
+    needed = int(_TIMES_THE_TRACE * trace.frame_bytes)
     free = heap.free_bytes()
     if free is not None and needed > free:
         raise TracekitError(

@@ -33,7 +33,8 @@ class Rows:
     Each is on a `device` (its place in `devices`) from `start` to `end`, and of a `kind` (its place among Kind).
     `devices` are the names of the d devices that have rows, in natural order; `hosts`, `clocks` and `placed` say of
     each (d,) its host, its clock ("" where the trace has one) and whether it is a device at all and not `cpu:?`. The
-    rows of device k are `first[k]` to `first[k + 1]`. `at` is the place of each row in `events`.
+    rows of device k are `first[k]` to `first[k + 1]`. `at` is the place of each row in `events`. `count` (n,) says for
+    how many rows of its file each stands (Trace.counts); None where each is one.
     """
 
     events: pd.DataFrame
@@ -47,6 +48,7 @@ class Rows:
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     kind: NDArray[np.int8]
+    count: NDArray[np.int64] | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _lock: RLock = field(default_factory=RLock, repr=False, compare=False)
 
@@ -124,8 +126,9 @@ class Rows:
         return self.events[column].to_numpy(np.int64, na_value=0)[self.at], has_value
 
 
-def rows(events: pd.DataFrame) -> Rows:
-    """The rows of an events frame (EVENT_COLUMNS). A device is told by its name, which is unique over the trace."""
+def rows(events: pd.DataFrame, counts: pd.DataFrame | None = None) -> Rows:
+    """The rows of an events frame (EVENT_COLUMNS), of which some stand for several as `counts` (COUNT_COLUMNS) say. A
+    device is told by its name, which is unique over the trace."""
     device = events["device"].cat
     code = device.codes.to_numpy().astype(np.int64)
     labels = [str(label) for label in device.categories]
@@ -151,7 +154,15 @@ def rows(events: pd.DataFrame) -> Rows:
         start=start[order],
         end=end[order],
         kind=events["kind"].cat.codes.to_numpy().astype(np.int8)[order],
+        count=None if counts is None or not len(counts) else _counts(len(events), counts)[order],
     )
+
+
+def _counts(length: int, counts: pd.DataFrame) -> NDArray[np.int64]:
+    """For how many rows of the file each of so many events stands."""
+    count = np.ones(length, np.int64)
+    count[counts["event"].to_numpy()] = counts["rows"].to_numpy()
+    return count
 
 
 def _labels_at(column: pd.Series, places: NDArray[np.int64]) -> tuple[str, ...]:

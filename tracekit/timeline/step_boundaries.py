@@ -28,6 +28,9 @@ from tracekit.timeline.step_marks import (
 from tracekit.vocabulary.host_calls import Activity, activity_of, jitted_function
 from tracekit.vocabulary.kinds import Kind
 
+# What marks steps, and the step of each row, (n,).
+Links = tuple[Marks, NDArray[np.int64]]
+
 BOUNDARY_COLUMNS = {
     "clock": "str",
     "step": "Int64",
@@ -128,21 +131,11 @@ def boundaries(spans: pd.DataFrame, evidence: Evidence) -> StepBoundaries:
     the step during which it starts. Where that is all there is, and the devices were not done with a step when the host
     had ended it, annotations tell no steps.
     """
-    rows, launch, launches = evidence.rows, evidence.launch, evidence.launches
-    of_compiler = _launched_by_compiler(spans, launch, launches)
-    step_marks = marks(rows, spans, of_compiler, evidence)
-    if isinstance(step_marks, str):
-        return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, step_marks)
-    linked = step_marks.linked
-    if step_marks.host is not None:
-        linked = _by_order(rows, step_marks, _by_launch(rows, step_marks, launch, launches))
-        if _ran_ahead(rows, step_marks, linked):
-            other_marks = step_groups(rows) or program_executions(rows, of_compiler)
-            if isinstance(other_marks, str):
-                return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, _RAN_AHEAD)
-            step_marks, linked = other_marks, other_marks.linked
-    if lacking := _too_many(rows, step_marks):
-        return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, lacking)
+    rows, marked = evidence.rows, links(spans, evidence)
+    lacking = marked if isinstance(marked, str) else _too_many(rows, marked[0])
+    if isinstance(marked, str) or lacking:
+        return no_steps(rows, lacking)
+    step_marks, linked = marked
     by_time = linked == UNKNOWN
     linked = _by_start(rows, step_marks, linked)
     reach = _extents(rows, linked, len(step_marks.step))
@@ -164,6 +157,26 @@ def boundaries(spans: pd.DataFrame, evidence: Evidence) -> StepBoundaries:
     table = _table(rows, spans, step_marks, start, end, step_of, by_time)
     ends = {name: (of[0], of[1][:, 1]) for name, of in step_marks.of.items() if len(name) == len(THREAD)}
     return StepBoundaries(table, step_of, step_marks.nested, ends=ends, programs=tuple(of_programs))
+
+
+def no_steps(rows: Rows, lacking: str) -> StepBoundaries:
+    """The boundaries of no steps, and why there are none."""
+    return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), lacking=lacking)
+
+
+def links(spans: pd.DataFrame, evidence: Evidence) -> Links | str:
+    """What marks the steps, and the step of each row, BEFORE, AFTER or UNKNOWN, (n,), as far as more than its start
+    tells it; or why nothing does."""
+    rows, launch, launches = evidence.rows, evidence.launch, evidence.launches
+    of_compiler = _launched_by_compiler(spans, launch, launches)
+    step_marks = marks(rows, spans, of_compiler, evidence)
+    if isinstance(step_marks, str) or step_marks.host is None:
+        return step_marks if isinstance(step_marks, str) else (step_marks, step_marks.linked)
+    linked = _by_order(rows, step_marks, _by_launch(rows, step_marks, launch, launches))
+    if not _ran_ahead(rows, step_marks, linked):
+        return step_marks, linked
+    other_marks = step_groups(rows) or program_executions(rows, of_compiler)
+    return _RAN_AHEAD if isinstance(other_marks, str) else (other_marks, other_marks.linked)
 
 
 def _too_many(rows: Rows, step_marks: Marks) -> str:
@@ -386,7 +399,7 @@ def _extents(rows: Rows, step_of: NDArray[np.int64], count: int) -> _Reach:
     reach = _Reach(*(np.full(count, initial) for initial in (-_NEVER - 1, _NEVER, _NEVER, 0)))
     # Rows of one step mostly stand together on a device, and there their starts grow.
     heads = np.union1d(rows.first[:-1], np.flatnonzero(step_of[1:] != step_of[:-1]) + 1)
-    size = np.diff(heads, append=len(rows))
+    size = np.diff(heads, append=len(rows)) if rows.count is None else np.add.reduceat(rows.count, heads)
     last_end = np.maximum.reduceat(rows.end, heads)
     open_until = np.maximum.reduceat(np.where(_holds_open(rows), rows.end, _NEVER), heads)
     in_step = (step_of[heads] >= 0) & rows.is_placed[heads]

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.columns import distinct
 from tracekit.intervals import Intervals
 from tracekit.readers.step_spans import THREAD, cut_to_next, inner
 from tracekit.timeline.programs import Evidence, Program, programs
@@ -181,16 +182,21 @@ def _step_times(step: NDArray[np.int64], spans: pd.DataFrame) -> pd.DataFrame:
 def _by_marker(spans: pd.DataFrame, place: NDArray[np.int64]) -> Mapping[Marker, StepTimes]:
     """The steps that each host, process and thread marked, in order, with its times of them."""
     times_of: dict[Marker, StepTimes] = {}
+    start, end = (spans[edge].to_numpy() for edge in ("start_ps", "end_ps"))
+    codes = [np.asarray(pd.factorize(spans[name])[0], np.int64) for name in THREAD]
     for depth in range(1, len(THREAD) + 1):
         # All markers at once: of each of thousands of hosts, a group by itself takes milliseconds.
-        keyed = spans.assign(place=place).groupby([*THREAD[:depth], "place"], sort=True)
-        times = keyed[["start_ps", "end_ps"]].agg({"start_ps": "min", "end_ps": "max"})
-        steps_of, own_of = times.index.get_level_values("place").to_numpy(np.int64), times.to_numpy(np.int64)
-        labels = pd.MultiIndex.from_frame(times.index.to_frame(index=False)[THREAD[:depth]])
-        codes = labels.factorize()[0]
-        first = np.flatnonzero(np.diff(codes, prepend=-1))
-        for at, (low, high) in zip(first.tolist(), pairwise([*first.tolist(), len(codes)]), strict=True):
-            times_of[tuple(map(str, labels[at]))] = steps_of[low:high], own_of[low:high]
+        marker, first = distinct(*codes[:depth])
+        order = np.lexsort((place, marker))
+        heads = np.flatnonzero(
+            np.diff(marker[order], prepend=-1).astype(bool) | (np.diff(place[order], prepend=-1) != 0)
+        )
+        times = np.stack([np.minimum.reduceat(start[order], heads), np.maximum.reduceat(end[order], heads)], axis=1)
+        steps = place[order[heads]]
+        bounds = np.searchsorted(marker[order[heads]], np.arange(len(first) + 1)).tolist()
+        labels = spans[THREAD[:depth]].iloc[first].astype(str).itertuples(index=False, name=None)
+        for label, (low, high) in zip(labels, pairwise(bounds), strict=True):
+            times_of[label] = steps[low:high], times[low:high]
     return times_of
 
 

@@ -17,7 +17,7 @@ from tracekit import intervals as iv
 from tracekit.columns import concat
 from tracekit.files import path_of
 from tracekit.intervals import Intervals
-from tracekit.readers import losses, read
+from tracekit.readers import Reduction, losses, read
 from tracekit.readers.losses import Lost
 from tracekit.readers.step_range import with_context
 from tracekit.timeline.instances import CollectiveInstances, Unseen, match, matched_inside, unseen
@@ -25,7 +25,8 @@ from tracekit.timeline.lost_launches import lost_launches
 from tracekit.timeline.named_steps import step_spans
 from tracekit.timeline.programs import Evidence
 from tracekit.timeline.rows import Rows, clock_of_hosts, launch_of, rows
-from tracekit.timeline.step_boundaries import StepBoundaries, boundaries, steps_inside
+from tracekit.timeline.step_boundaries import StepBoundaries, boundaries, no_steps, steps_inside
+from tracekit.timeline.step_marks import ANNOTATION
 from tracekit.timeline.syncs import Syncs, syncs
 from tracekit.timeline.unions import Unions, gaps, unions
 from tracekit.trace import FRAME_COLUMNS, LOSS_COLUMNS, Trace
@@ -39,6 +40,14 @@ Windows = tuple[int, int] | Intervals | Mapping[str, Intervals] | pd.DataFrame
 
 # The columns of events that hold for all of a row only.
 _OF_WHOLE_ROWS = ("bytes", "wait_ps", "op")
+_LEFT_OUT = (
+    "Rows of compute were left out as the files were read (--reduce, or more than memory holds), and this rests on "
+    "each of them. Report few steps (--only-steps), or few hosts, for it."
+)
+_UNMARKED = (
+    "Rows of compute were left out as the files were read, and not all hosts mark the steps that those belong to. Mark "
+    "them (docs/training.md)."
+)
 _NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
 
 
@@ -114,7 +123,9 @@ class Timeline:
     @part
     def rows(self) -> Rows:
         """The device rows, sorted; inside windows, each row is cut to the window it is in."""
-        return rows(self.trace.events if self.windows is None else self._events_inside[0])
+        if self.windows is None:
+            return rows(self.trace.events, self.trace.counts)
+        return rows(self._events_inside[0])  # of how many others the rows inside stand for, nothing tells
 
     @part
     def place(self) -> Column:
@@ -134,7 +145,7 @@ class Timeline:
     def unions(self) -> Unions:
         """The merged intervals of each device and kind inside the windows."""
         if self.windows is None:
-            return unions(self.rows)
+            return unions(self.rows, self.trace.merged)
         return self.whole.unions.inside(_by_clock(self.windows))
 
     @part
@@ -219,6 +230,11 @@ class Timeline:
             return self.whole.spans
         return step_spans(self.rows, self.trace.spans, self.trace.launches)
 
+    @property
+    def left_out(self) -> str:
+        """Why nothing is told that rests on each row or its launch, "" where all rows are there."""
+        return _LEFT_OUT if len(self.recorded.trace.counts) else ""
+
     @part
     def steps(self) -> StepBoundaries:
         """Where each step begins and ends; `steps.step_of` (n,) is the step of each row, -1 for none.
@@ -231,15 +247,26 @@ class Timeline:
             return steps_inside(self._origin.timeline.steps, step_of, self.unions.windows)
         spans = self.spans
         if self.windows is None:
-            return boundaries(spans, self._evidence)
+            return self._of_all_hosts(boundaries(spans, self.evidence))
         spans = spans_inside(spans, _by_clock(self.windows), clock_of_hosts(self.whole.rows))
-        steps = boundaries(spans, self._evidence)
+        steps = boundaries(spans, self.evidence)
         if steps.lacking or steps.table["host_start_ps"].isna().any():
             return StepBoundaries(steps.table[:0], np.full(len(self.rows), -1), lacking=_NOT_ANNOTATED)
         return steps
 
+    def _of_all_hosts(self, steps: StepBoundaries) -> StepBoundaries:
+        """The steps, unless what tells them does not tell those of rows that stand for others."""
+        if steps.lacking or not len(self.trace.counts):
+            return steps
+        standing = self.trace.events.iloc[self.trace.counts["event"]]
+        if (steps.table["marked_by"] == ANNOTATION).all():
+            is_told = standing["host"].isin({host for host, *_ in steps.ends})
+        else:
+            is_told = standing["run_id"].notna() | standing["group_id"].notna()
+        return steps if is_told.all() else no_steps(self.rows, _UNMARKED)
+
     @property
-    def _evidence(self) -> Evidence:
+    def evidence(self) -> Evidence:
         """What tells the steps, and the ranks of a job, beside its spans."""
         return Evidence(self.rows, self.launch, self.trace.launches, lambda: self.collectives, self.world_size)
 
@@ -357,12 +384,14 @@ def timeline_of(
     steps: tuple[int, int] | None = None,
     strict: bool = False,
     executor: Executor | None = None,
+    reduction: Reduction | None = None,
 ) -> Timeline:
     """The Timeline of a trace, of an events frame (EVENT_COLUMNS) or of the trace at a path; a Timeline passes through.
 
-    With `windows`, only what lies inside them counts (`Timeline.inside`). Of a path, `run`, `kinds`, `strict` and
-    `executor` mean what they do for `tracekit.read`, and `steps` are read with one before and one behind. Raises
-    TraceError where a path holds no trace, or a frame does not keep the contract, and TypeError for anything else.
+    With `windows`, only what lies inside them counts (`Timeline.inside`). Of a path, `run`, `kinds`, `strict`,
+    `executor` and `reduction` mean what they do for `tracekit.read`, and `steps` are read with one before and one
+    behind. Raises TraceError where a path holds no trace, or a frame does not keep the contract, and TypeError for
+    anything else.
     """
     if isinstance(source, pd.DataFrame):
         # Without the frame of operations, no row can name one.
@@ -370,7 +399,7 @@ def timeline_of(
     if not isinstance(source, Timeline | Trace):
         path_of(source, "a trace (its path, a Trace, its events frame or a Timeline)")
         read_steps = None if steps is None else with_context(steps)
-        source = read(source, run, kinds, steps=read_steps, strict=strict, executor=executor)
+        source = read(source, run, kinds, steps=read_steps, strict=strict, executor=executor, reduction=reduction)
     if isinstance(source, Trace):
         source = _of_whole_hosts(Timeline(source))
     return source if windows is None else source.inside(windows)
@@ -387,6 +416,9 @@ def _of_whole_hosts(timeline: Timeline) -> Timeline:
         return timeline
     frames = {name: getattr(trace, name) for name, columns in FRAME_COLUMNS.items() if "host" in columns}
     whole = {name: table[~table["host"].isin(lost["host"])] for name, table in frames.items()}
+    place = pd.Series(np.arange(len(whole["events"])), whole["events"].index)
+    counts = trace.counts[trace.counts["event"].isin(place.index)]
+    whole["counts"] = counts.assign(event=place.reindex(counts["event"]).to_numpy())
     first = lost.iloc[0]
     what = f"{first['lost']:,} of {first['total']:,} kernels and copies that it launched have no row on a device"
     more = f"; and {len(lost) - 1} more" if len(lost) > 1 else ""

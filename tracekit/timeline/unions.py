@@ -1,10 +1,12 @@
 """The merged unions per device and kind, which every analysis starts from, and the gaps between a device's rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
@@ -63,6 +65,17 @@ class DeviceUnions:
         """Compute, collective or memory work."""
         return self.union_of(COMPUTE | COLLECTIVE | MEMORY)
 
+    def inside(self, window: Intervals) -> "DeviceUnions":
+        """What the device did inside a merged set of windows."""
+        return replace(
+            self,
+            compute=iv.inside(self.compute, window),
+            collective=iv.inside(self.collective, window),
+            memory=iv.inside(self.memory, window),
+            copies=iv.inside(self.copies, window),
+            directions={name: iv.inside(spans, window) for name, spans in self.directions.items()},
+        )
+
     def union_of(self, kinds: int) -> Intervals:
         """When any of `kinds` (COMPUTE, COLLECTIVE, MEMORY or a sum of them) ran."""
         sets = ((COMPUTE, self.compute), (COLLECTIVE, self.collective), (MEMORY, self.memory))
@@ -87,26 +100,64 @@ class Unions:
             windows = dict.fromkeys(self.windows or [""], windows)
         window_of = {clock: iv.union(windows.get(clock, iv.EMPTY)) for clock in self.windows or windows}
 
-        def cut(device: DeviceUnions) -> DeviceUnions:
-            window = window_of[device.clock]
-            return replace(
-                device,
-                compute=iv.intersection(device.compute, window),
-                collective=iv.intersection(device.collective, window),
-                memory=iv.intersection(device.memory, window),
-                copies=iv.intersection(device.copies, window),
-                directions={name: iv.intersection(spans, window) for name, spans in device.directions.items()},
-            )
+        def cut(devices: Mapping[str, DeviceUnions]) -> dict[str, DeviceUnions]:
+            return {name: device.inside(window_of[device.clock]) for name, device in devices.items()}
 
-        return Unions(
-            window_of,
-            {name: cut(device) for name, device in self.devices.items()},
-            {name: cut(device) for name, device in self.unplaced.items()},
-        )
+        devices = self.devices.inside(window_of) if isinstance(self.devices, MergedDevices) else cut(self.devices)
+        return Unions(window_of, devices, cut(self.unplaced))
 
 
-def unions(rows: Rows) -> Unions:
-    """The unions of all rows; the window is from first start to last end, on each clock its own, without rows none."""
+@dataclass(frozen=True)
+class MergedDevices(Mapping[str, DeviceUnions]):
+    """The devices of a trace of which rows were left out, with the compute that it tells merged.
+
+    `devices` are what the rows that are left tell of them, which the compute of those at `places` holds: from the first
+    to the second place of `start` and `end` (n,) in ps. `window_of` has by clock what counts, None for all. Each device
+    is made anew whenever it is asked for: of a thousand hosts, all at once would take gigabytes.
+    """
+
+    devices: Mapping[str, DeviceUnions]
+    places: Mapping[str, tuple[int, int]]
+    start: Column
+    end: Column
+    window_of: Mapping[str, Intervals] | None = None
+
+    def __getitem__(self, name: str) -> DeviceUnions:
+        device = self.devices[name]
+        window = None if self.window_of is None else self.window_of[device.clock]
+        if name in self.places:
+            start, end = (edges[slice(*self.places[name])] for edges in (self.start, self.end))
+            if window is not None and len(window):
+                those = slice(np.searchsorted(end, window[0, 0], side="right"), np.searchsorted(start, window[-1, 1]))
+                start, end = start[those], end[those]
+            device = replace(device, compute=iv.union(iv.intervals(start, end)))
+        return device if window is None else device.inside(window)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.devices)
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    def inside(self, window_of: Mapping[str, Intervals]) -> "MergedDevices":
+        """The same devices, seen only inside the windows of their clocks."""
+        if self.window_of is not None:
+            window_of = {name: iv.intersection(window, self.window_of[name]) for name, window in window_of.items()}
+        return replace(self, window_of=window_of)
+
+
+def _merged_devices(devices: Mapping[str, DeviceUnions], merged: pd.DataFrame) -> MergedDevices:
+    """`devices` with the compute of `merged` (MERGED_COLUMNS), which stands by device and start."""
+    codes = merged["device"].cat.codes.to_numpy()
+    heads = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+    labels = map(str, merged["device"].cat.categories[codes[heads]])
+    places = dict(zip(labels, pairwise([*heads.tolist(), len(codes)]), strict=True))
+    return MergedDevices(devices, places, merged["start_ps"].to_numpy(), merged["end_ps"].to_numpy())
+
+
+def unions(rows: Rows, merged: pd.DataFrame | None = None) -> Unions:
+    """The unions of all rows, and of the compute that is told `merged` (MERGED_COLUMNS) as its rows were left out; the
+    window is from first start to last end, on each clock its own, without rows none."""
     devices: dict[str, DeviceUnions] = {}
     unplaced: dict[str, DeviceUnions] = {}
     windows: dict[str, Intervals] = {}
@@ -116,7 +167,9 @@ def unions(rows: Rows) -> Unions:
         device_rows = rows.of(number)
         extent = iv.intervals([rows.start[device_rows][0]], [rows.end[device_rows].max()])
         windows[clock] = np.array([iv.span([extent, windows.get(clock, iv.EMPTY)])])
-    return Unions(windows, devices, unplaced)
+    if merged is None or not len(merged):
+        return Unions(windows, devices, unplaced)
+    return Unions(windows, _merged_devices(devices, merged), unplaced)
 
 
 def _device(rows: Rows, number: int, direction: Column) -> DeviceUnions:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import heap
 from tracekit.columns import categorical, concat, distinct, frame, places_of
 from tracekit.devices import natural, on_host
 from tracekit.readers import losses
@@ -19,7 +20,16 @@ from tracekit.readers.merge import clock_alignment, same_host, shared_ends
 from tracekit.readers.merge.clock_alignment import Clock, listing
 from tracekit.readers.merge.clock_fit import UNCHANGED, Line
 from tracekit.readers.merge.same_host import Part
-from tracekit.trace import FRAME_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
+from tracekit.trace import (
+    COUNT_COLUMNS,
+    FRAME_COLUMNS,
+    HOST_COLUMNS,
+    LOSS_COLUMNS,
+    MERGED_COLUMNS,
+    OP_COLUMNS,
+    OPERAND_COLUMNS,
+    Trace,
+)
 from tracekit.units import others
 from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.ranks import process_number
@@ -33,6 +43,7 @@ _DEVICES = ("device", "on_device")
 # The frames whose rows stand on the time axis.
 _ON_AXIS = ("events", "spans", "host_work", "launches", "syncs", "memory")
 _PLURAL = {"process": "processes"}
+_WORTH_BYTES = 1 << 26  # so much is given back to the system
 _FEW = 2  # so many notes that differ only in their figures are all shown
 _MOST_LISTED = 8  # ranks by their numbers
 _FIGURE = re.compile(r"\d+")
@@ -65,6 +76,7 @@ def merge(
     ops = operations([part.trace for part in parts])
     of_ops = ops.renumbered([part.trace.events["op"] for part in parts])
     joined = {name: _joined(name, parts, several, is_last_use) for name in _ON_AXIS}
+    counts = _counts(parts, joined["events"].lengths)
     clocks, clock_notes = _clocks(parts, hosts, machines or {}, joined["events"])
     lines = [_line(clocks[part.host]) for part in parts]
     zero = min(part.at_ps + line.shift(part.at_ps) for part, line in zip(parts, lines, strict=True))
@@ -75,6 +87,8 @@ def merge(
         **tables | {"events": _on_clocks(tables["events"], clocks)},
         ops=ops.ops,
         operands=ops.operands,
+        merged=_merged(parts, lines, zero, several, is_last_use),
+        counts=counts,
         devices=_joined("devices", parts, several).table.drop_duplicates("device").reset_index(drop=True),
         hosts=_host_table(parts, clocks, zero),
         losses=concat(LOSS_COLUMNS, [losses.table("", absent), _joined("losses", parts, several).table]),
@@ -164,6 +178,40 @@ def _joined(name: str, parts: Sequence[Part], several: bool, is_last_use: bool =
     table = concat(columns, tables, is_last_use=is_last_use)
     at_ps = np.array([part.at_ps for part in parts], np.int64)[of_part]
     return _Joined(table.assign(**named, **{time: table[time] + at_ps for time in _TIMES if time in columns}), lengths)
+
+
+def _merged(parts: Sequence[Part], lines: Sequence[Line], zero: int, several: bool, is_last_use: bool) -> pd.DataFrame:
+    """What all parts tell merged, with the parts' hosts, devices and times as in the other frames.
+
+    Part by part, into columns that are there once: these have most of the rows, and a column more is 8 bytes of each.
+    """
+    tables = [part.trace.merged for part in parts]
+    lengths = [len(table) for table in tables]
+    place, names = np.repeat(np.arange(len(parts), dtype=np.int32), lengths), [part.host for part in parts]
+    data: dict[str, Any] = {"host": categorical(names, place)}
+    del place
+    code, labels = np.empty(sum(lengths), np.int32), list[str]()
+    times, freed = {edge: np.empty(sum(lengths), np.int64) for edge in ("start_ps", "end_ps")}, 0
+    for part, table, line, low, length in zip(parts, tables, lines, _begins(lengths), lengths, strict=True):
+        rows, own = slice(low, low + length), table["device"].cat
+        code[rows] = own.codes.to_numpy().astype(np.int32) + len(labels)
+        labels += [on_host(part.host, str(device)) if several else str(device) for device in own.categories]
+        for edge, column in times.items():
+            column[rows] = table[edge].to_numpy() + part.at_ps
+            column[rows] += line.shifts(column[rows]) - zero
+        for name in MERGED_COLUMNS if is_last_use else ():
+            freed += table.pop(name).nbytes
+        if freed >= _WORTH_BYTES:
+            heap.give_back()
+            freed = 0
+    return frame(MERGED_COLUMNS, {**data, "device": categorical(labels, code), **times})
+
+
+def _counts(parts: Sequence[Part], lengths: Sequence[int]) -> pd.DataFrame:
+    """The counts of all parts, of which `lengths` rows of events each come one after the other."""
+    begins = zip(parts, _begins(lengths), strict=True)
+    counts = [part.trace.counts.assign(event=part.trace.counts["event"] + at) for part, at in begins]
+    return concat(COUNT_COLUMNS, counts)
 
 
 def _hosts(parts: Sequence[Part], lengths: Sequence[int], of_part: Numbers) -> pd.Categorical:

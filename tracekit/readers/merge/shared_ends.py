@@ -390,6 +390,11 @@ def operations(rows: pd.DataFrame) -> pd.Categorical:
     return categorical(labels, pair)
 
 
+def resolution_of(events: pd.DataFrame) -> int:
+    """The step in which the times of an events frame of one host are given, as a comparison sees it."""
+    return _resolution(events[["start_ps", "end_ps"]].head(_SAMPLE).to_numpy())
+
+
 def _resolution(times: NDArray[np.int64]) -> int:
     """The step in which times are given: a microsecond, a nanosecond or a picosecond."""
     apart = times - times.flat[0] if times.size else times

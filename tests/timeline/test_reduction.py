@@ -1,0 +1,209 @@
+"""Traces of which rows of compute are left out as they are read give the figures that all rows give."""
+
+import importlib
+import io
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+import tracekit
+from tests.simulator.clocks import recorder
+from tests.simulator.random_jobs import random_job
+from tests.simulator.truth import Truth
+from tests.simulator.writers import FORMATS
+from tests.traces import DATA
+from tracekit import heap
+from tracekit.analysis import overlap
+from tracekit.columns import concat, frame
+from tracekit.errors import TracekitError
+from tracekit.executors import Processes
+from tracekit.readers import Reduction, read
+from tracekit.readers.merge import merge
+from tracekit.report.build import analyse
+from tracekit.report.model import Report
+from tracekit.report.terminal import printout
+from tracekit.timeline.reduction import reduced
+from tracekit.timeline.timeline import Timeline, timeline_of
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, Trace
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+# What rests on each row or its launch, and is not told.
+OF_ROWS = ("top_ops", "idle", "launches", "host_api", "critical_path", "offenders", "bandwidth")
+
+
+def without_rows(report: Report) -> Report:
+    """The report without what is not told where rows are left out, and without the words that tell of it."""
+    why = report.explanation
+    lacking = analyse(Trace(frame(EVENT_COLUMNS)))
+    nothing = {name: getattr(lacking.explanation, name) for name in OF_ROWS}
+    steps = replace(
+        why.steps, table=why.steps.table.assign(slow_program=pd.array([None] * len(why.steps.table), "str"))
+    )
+    return replace(
+        report,
+        known_by=report.known_by[:0],
+        guessed=report.guessed[:0],
+        operations=report.operations[:0],
+        explanation=replace(why, rows=None, steps=steps, **nothing),
+        advice=lacking.advice,
+        verdict=None,
+        verdicts={},
+        headline="",
+    )
+
+
+def assert_alike(whole: Report, of_reduced: Report) -> None:
+    """Every figure that is told of a reduced trace is that of the whole."""
+    for name in OF_ROWS:
+        assert "left out" in getattr(of_reduced.explanation, name).lacking
+    one, other = without_rows(whole), without_rows(of_reduced)
+    for part in fields(Report):
+        if part.name != "explanation":
+            assert replace(one, **{part.name: getattr(other, part.name)}) == one, part.name
+    for part in fields(one.explanation):
+        its = {part.name: getattr(other.explanation, part.name)}
+        assert replace(one, explanation=replace(one.explanation, **its)) == one, part.name
+    assert one == other
+    if whole.fleet is not None:
+        assert replace(one, part="x") != one
+        for table in ("ranks", "cells", "bins"):
+            assert getattr(whole.fleet, table).equals(getattr(of_reduced.fleet, table)), table
+
+
+FILES = sorted(
+    path
+    for path in DATA.rglob("*")
+    if path.is_file()
+    and path.name.endswith((".xplane.pb", ".xplane.pb.gz", ".sqlite", ".json.gz", "rank1.pt.trace.json"))
+)
+PHASES = ("jax_two_cpu", "two-cpu-devices", "torch-two-ranks", "torch-phases", "h100-copies-jax")
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(DATA)) for path in FILES])
+def test_the_figures_of_every_trace_are_those_of_all_its_rows(path):
+    trace = read(path)
+    small = reduced(trace)
+    if small is trace:
+        assert any(name in str(path) for name in PHASES) or "torch-1.13" in path.name
+        return
+    assert small.rows == len(trace.events)
+    assert_alike(analyse(trace), analyse(small))
+
+
+@pytest.mark.parametrize("trace_format", FORMATS)
+@pytest.mark.parametrize("seed", [3, 6, 103, 108])
+def test_hosts_with_clocks_of_their_own_give_the_same_reduced(trace_format, seed, tmp_path):
+    truth = Truth(random_job(seed))
+    path = FORMATS[trace_format](truth, tmp_path / trace_format, recorder("hosts", seed, truth.job.ranks))
+    whole, small = timeline_of(path), timeline_of(path, reduction=Reduction(reduced))
+    assert small.left_out
+    assert len(small.trace.events) < len(whole.trace.events) == small.trace.rows
+    assert_alike(analyse(whole), analyse(small))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A run of 48 hosts of eight GPUs whose clocks are off and drift, with slow GPUs, a broken file and one missing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        make = importlib.import_module("make_fleet")
+    path = tmp_path_factory.mktemp("fleet") / "run"
+    make.write(make.with_faults(48, steps=4, kernels=24), path, files=2)
+    return path
+
+
+def test_a_fleet_gives_the_same_reduced_however_many_parts_its_time_is_looked_at_in(run, monkeypatch):
+    whole, small = timeline_of(run), timeline_of(run, reduction=Reduction(reduced))
+    assert 2 * len(small.trace.events) < small.trace.rows == len(whole.trace.events)
+    assert_alike(analyse(whole), analyse(small))
+    monkeypatch.setattr(overlap, "_MOST_AT_ONCE", 500)
+    assert len(list(overlap._depths(small.unions))) > 10
+    assert_alike(analyse(whole), analyse(timeline_of(small.trace)))
+
+
+def test_workers_reduce_as_this_process_does(run):
+    here = timeline_of(run, reduction=Reduction(reduced))
+    with Processes(2) as executor:
+        there = timeline_of(run, reduction=Reduction(reduced), executor=executor)
+    assert there.trace.merged.equals(here.trace.merged)
+    assert there.trace.counts.equals(here.trace.counts)
+    assert analyse(there) == analyse(here)
+
+
+def test_rows_are_left_out_where_all_would_take_more_memory_than_is_free(run, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(heap, "free_bytes", lambda: 10**12)
+        assert not tracekit.report(run, tmp_path / "whole").explanation.idle.lacking.startswith("Rows of compute")
+    assert (tmp_path / "whole" / "intervals.parquet").is_file()
+    asked = iter([2_000_000, 10**12])  # before reading, and before the report is made
+    monkeypatch.setattr(heap, "free_bytes", lambda: next(asked))
+    report = tracekit.report(run, tmp_path / "out")
+    assert report.explanation.idle.lacking.startswith("Rows of compute were left out")
+    assert not (tmp_path / "out" / "intervals.parquet").exists()
+    text = io.StringIO()
+    printout.show(tracekit.load(tmp_path / "out"), Console(file=text, width=80, force_terminal=False), full=True)
+    assert "Rows of compute were left out" in " ".join(text.getvalue().split())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("devices", ["host0001/gpu:1"]), ("step", 2), ("phases", ["x"]), ("kinds", "rules.toml"), ("steps", (1, 2))],
+)
+def test_what_rests_on_each_row_is_not_asked_of_a_reduced_trace(run, option, value, tmp_path):
+    with pytest.raises(TracekitError, match=r"^--reduce leaves out rows that --.* asks for\. Give one of them\.$"):
+        tracekit.report(run, tmp_path / "out", reduce=True, **{option: value})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_saved_report_is_not_reduced(run, tmp_path):
+    tracekit.report(run, tmp_path / "out", reduce=True)
+    with pytest.raises(TracekitError, match=r"is a saved report, to which --reduce cannot be applied"):
+        tracekit.report(tmp_path / "out", reduce=True)
+
+
+def test_one_file_is_read_whole():
+    path = DATA / "h100-steps-jax0.11.2.xplane.pb.gz"
+    assert not timeline_of(path, reduction=Reduction(reduced)).left_out
+
+
+def test_steps_that_not_all_hosts_mark_are_not_told(run):
+    traces = [reduced(read(path)) for path in sorted(run.glob("host000[2-4]*"))]
+    unmarked = traces[1].changed(spans=traces[1].spans[:0])
+    told = analyse(merge([traces[0], traces[2]])).explanation.steps
+    assert len(told.table) == 4
+    steps = analyse(merge([traces[0], unmarked, traces[2]])).explanation.steps
+    assert steps.lacking.startswith("Rows of compute were left out")
+    assert not len(steps.table)
+
+
+def test_a_host_that_lost_work_is_left_out_of_many_beside_reduced_ones(run):
+    with_faults = ("host0014", "host0028")  # see make_fleet
+    traces = [read(path) for path in sorted(run.glob("host*.zip")) if path.name[:8] not in with_faults]
+    broken = traces[3].changed(events=traces[3].events[::2].reset_index(drop=True))
+    small = [reduced(trace) for trace in (*traces[:3], broken, *traces[4:])]
+    assert small[3] is broken  # all of what is left is looked at
+    left = timeline_of(merge(small))
+    assert left.trace.rows == sum(trace.rows for trace in small) - len(broken.events)
+    assert_alike(analyse(timeline_of(merge([*traces[:3], broken, *traces[4:]]))), analyse(left))
+
+
+def test_phases_and_ids_of_several_launches_leave_a_trace_whole(run):
+    (path,) = run.glob("host0002*")
+    trace = read(path)
+    assert reduced(trace) is not trace
+    phase = trace.spans.assign(tracekit=pd.Categorical(["phase"] * len(trace.spans)))
+    marked = trace.changed(spans=phase)
+    assert reduced(marked) is marked
+    # Each id is there twice, of two processes, and only what else ran on a device tells which of them is meant.
+    late = trace.launches.assign(process=pd.Categorical(["2"] * len(trace.launches)))
+    early = trace.launches.assign(process=pd.Categorical(["1"] * len(trace.launches)))
+    far = late["start_ps"].max() + 10**9
+    for column in ("start_ps", "end_ps"):
+        late[column] += far
+    twice = trace.changed(launches=concat(LAUNCH_COLUMNS, [early, late]))
+    launch, small = Timeline(twice).launch, reduced(twice)
+    assert (launch >= 0).all()
+    assert small is twice or (Timeline(small).launch >= 0).all()
