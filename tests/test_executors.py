@@ -403,7 +403,7 @@ def test_a_cluster_that_loses_a_worker_on_the_way_gives_the_same_report_bit_for_
     assert one == other
     with executor_of(None, address) as executor:
         small = read(source, executor=executor, reduction=Reduction(reduced))
-    assert len(small.events) < small.rows == len(here.events)
+    assert len(small.events) < small.row_count == len(here.events)
     assert_equal(small, read(source, reduction=Reduction(reduced)))
 
 

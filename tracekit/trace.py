@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit import notebook, trace_summary
 from tracekit.columns import by_label, check, frame
@@ -229,9 +231,17 @@ class Trace:
         self._check(FRAME_COLUMNS)
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """How many rows of devices the files hold, those too that were left out of `events`."""
         return len(self.events) + int((self.counts["rows"] - 1).sum())
+
+    def of_events(self, kept: NDArray[np.int64]) -> Self:
+        """The trace with these of its events, by their places, which rise; what they stand for stays told."""
+        place = np.full(len(self.events), -1)
+        place[kept] = np.arange(len(kept))
+        counts = self.counts.assign(event=place[self.counts["event"].to_numpy()])
+        counts = counts[counts["event"] >= 0].reset_index(drop=True)
+        return self.changed(events=self.events.iloc[kept].reset_index(drop=True), counts=counts)
 
     @property
     def frame_bytes(self) -> int:

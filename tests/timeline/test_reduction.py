@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def without_rows(report: Report) -> Report:
         verdict=None,
         verdicts={},
         headline="",
+        notes=tuple(note for note in report.notes if "were left out as the files were read" not in note),
     )
 
 
@@ -89,7 +91,7 @@ def test_the_figures_of_every_trace_are_those_of_all_its_rows(path):
     if small is trace:
         assert any(name in str(path) for name in PHASES) or "torch-1.13" in path.name
         return
-    assert small.rows == len(trace.events)
+    assert small.row_count == len(trace.events)
     assert_alike(analyse(trace), analyse(small))
 
 
@@ -100,7 +102,7 @@ def test_hosts_with_clocks_of_their_own_give_the_same_reduced(trace_format, seed
     path = FORMATS[trace_format](truth, tmp_path / trace_format, recorder("hosts", seed, truth.job.ranks))
     whole, small = timeline_of(path), timeline_of(path, reduction=Reduction(reduced))
     assert small.left_out
-    assert len(small.trace.events) < len(whole.trace.events) == small.trace.rows
+    assert len(small.trace.events) < len(whole.trace.events) == small.trace.row_count
     assert_alike(analyse(whole), analyse(small))
 
 
@@ -117,7 +119,7 @@ def run(tmp_path_factory) -> Path:
 
 def test_a_fleet_gives_the_same_reduced_however_many_parts_its_time_is_looked_at_in(run, monkeypatch):
     whole, small = timeline_of(run), timeline_of(run, reduction=Reduction(reduced))
-    assert 2 * len(small.trace.events) < small.trace.rows == len(whole.trace.events)
+    assert 2 * len(small.trace.events) < small.trace.row_count == len(whole.trace.events)
     assert_alike(analyse(whole), analyse(small))
     monkeypatch.setattr(overlap, "_MOST_AT_ONCE", 500)
     assert len(list(overlap._depths(small.unions))) > 10
@@ -138,11 +140,14 @@ def test_rows_are_left_out_where_all_would_take_more_memory_than_is_free(run, tm
         patch.setattr(heap, "free_bytes", lambda: 10**12)
         assert not tracekit.report(run, tmp_path / "whole").explanation.idle.lacking.startswith("Rows of compute")
     assert (tmp_path / "whole" / "intervals.parquet").is_file()
+    assert not any("left out" in note for note in tracekit.load(tmp_path / "whole").notes)
     asked = iter([2_000_000, 10**12])  # before reading, and before the report is made
     monkeypatch.setattr(heap, "free_bytes", lambda: next(asked))
     report = tracekit.report(run, tmp_path / "out")
     assert report.explanation.idle.lacking.startswith("Rows of compute were left out")
     assert not (tmp_path / "out" / "intervals.parquet").exists()
+    (note,) = (note for note in report.notes if "left out as the files" in note)
+    assert re.fullmatch(r"[\d,]+ of [\d,]+ rows of devices were left out as the files were read; .*", note)
     text = io.StringIO()
     printout.show(tracekit.load(tmp_path / "out"), Console(file=text, width=80, force_terminal=False), full=True)
     assert "Rows of compute were left out" in " ".join(text.getvalue().split())
@@ -156,6 +161,17 @@ def test_what_rests_on_each_row_is_not_asked_of_a_reduced_trace(run, option, val
     with pytest.raises(TracekitError, match=r"^--reduce leaves out rows that --.* asks for\. Give one of them\.$"):
         tracekit.report(run, tmp_path / "out", reduce=True, **{option: value})
     assert not (tmp_path / "out").exists()
+
+
+def test_of_a_reduced_trace_no_part_is_told(run):
+    small = timeline_of(run, reduction=Reduction(reduced))
+    for part in ({"step": 2}, {"devices": ["host0003/gpu:1"]}, {"phases": ["train"]}):
+        with pytest.raises(TracekitError, match="no part and no phase is told"):
+            analyse(small, **part)
+    narrowed = small.narrowed(devices=["host0003/gpu:1", "host0004/gpu:0"])
+    whole = timeline_of(run).narrowed(devices=["host0003/gpu:1", "host0004/gpu:0"])
+    assert narrowed.trace.row_count == len(whole.trace.events)
+    assert overlap.partition(narrowed).equals(overlap.partition(whole))
 
 
 def test_a_saved_report_is_not_reduced(run, tmp_path):
@@ -186,7 +202,7 @@ def test_a_host_that_lost_work_is_left_out_of_many_beside_reduced_ones(run):
     small = [reduced(trace) for trace in (*traces[:3], broken, *traces[4:])]
     assert small[3] is broken  # all of what is left is looked at
     left = timeline_of(merge(small))
-    assert left.trace.rows == sum(trace.rows for trace in small) - len(broken.events)
+    assert left.trace.row_count == sum(trace.row_count for trace in small) - len(broken.events)
     assert_alike(analyse(timeline_of(merge([*traces[:3], broken, *traces[4:]]))), analyse(left))
 
 

@@ -81,7 +81,7 @@ def completeness(timeline: Timeline) -> Completeness:
 
 def _completeness(timeline: Timeline) -> Completeness:
     groups = _groups(timeline.recorded if timeline.is_narrowed else timeline)
-    losses, events = _losses(timeline), timeline.recorded.trace.rows
+    losses, events = _losses(timeline), timeline.recorded.trace.row_count
     rows, shares = (_unknown_rows(losses, events, least) for least in (WORTH_WITHHOLDING, TOO_MANY))
     missing = groups["ranks"] - groups["devices"]
     is_much = (missing >= MANY_MISSING * groups["ranks"]).fillna(True).to_numpy(bool)
@@ -92,7 +92,7 @@ def _completeness(timeline: Timeline) -> Completeness:
 
 def unknown_shares(timeline: Timeline) -> str:
     """Why no share of a timeline's time is known, "" if it is (Completeness.shares)."""
-    return _unknown_rows(_losses(timeline), timeline.recorded.trace.rows, TOO_MANY)
+    return _unknown_rows(_losses(timeline), timeline.recorded.trace.row_count, TOO_MANY)
 
 
 def withheld(reason: str, analysis: Callable[[Timeline], R], timeline: Timeline) -> R:

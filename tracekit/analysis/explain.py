@@ -197,7 +197,7 @@ def tasks(timeline: Timeline, whole: Timeline | None = None) -> list[Task]:
 def explanation(timeline: Timeline, results: Mapping[str, Any]) -> Explanation:
     """The explanation of a timeline from the results of its tasks."""
     rows = timeline.rows
-    count = len(rows) if not timeline.left_out else timeline.trace.rows if timeline.windows is None else None
+    count = len(rows) if not timeline.left_out else timeline.trace.row_count if timeline.windows is None else None
     return Explanation(devices=sum(rows.placed), rows=count, **{task.name: results[task.name] for task in ANALYSES})
 
 

@@ -194,6 +194,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
             *losses.notes(lost),
             *_of_failed(capture),
             *([step_range.note(how.steps)] if how.steps else []),
+            *_of_left_out(trace),
             *origin.notes,
             *of_hosts,
             *unknown,
@@ -275,6 +276,17 @@ def _missing_machines(trace: Trace, files: Collection[str]) -> tuple[list[str], 
         f"{'is' if len(absent) == 1 else 'are'} missing, no file of {'it' if len(absent) == 1 else 'them'} is here."
     )
     return [note], [Lost(Loss.RANKS, len(absent), machines, _few(absent))]
+
+
+def _of_left_out(trace: Trace) -> list[str]:
+    """The note on rows that were left out."""
+    if not len(trace.counts):
+        return []
+    count = trace.row_count - len(trace.events)
+    return [
+        f"{count:,} of {trace.row_count:,} rows of devices were left out as the files were read; when their devices "
+        "computed is told merged."
+    ]
 
 
 def _of_failed(capture: Mapping[str, Any] | None) -> list[str]:
@@ -772,7 +784,7 @@ def _whole_of_many(hosts: Sequence[HostTrace]) -> tuple[list[HostTrace], list[st
         of_work = [
             loss
             for loss in records(host.trace.losses)
-            if matters(Loss(loss["what"]), loss["lost"], loss["total"], host.trace.rows, WORTH_WITHHOLDING)
+            if matters(Loss(loss["what"]), loss["lost"], loss["total"], host.trace.row_count, WORTH_WITHHOLDING)
         ]
         if of_work:
             evidence = f": {of_work[0]['evidence']}" if of_work[0]["evidence"] else ""

@@ -84,6 +84,11 @@ def analyse(
         )
     whole_timeline = timeline_of(source, run=run, kinds=kinds, steps=steps)
     part = choose(whole_timeline, phase=phase, step=step, start=start, end=end, devices=devices, steps=steps)
+    if whole_timeline.left_out and (phases or not part.is_whole):
+        raise TracekitError(
+            "Of a trace of which rows of compute were left out as it was read, no part and no phase is told. Read it "
+            "without a reduction."
+        )
     marked = _marked(whole_timeline, part, phases, alone, baseline)
     for name in (*phases, *alone, *([baseline] if baseline else [])):
         if name not in set(marked.table["name"]):

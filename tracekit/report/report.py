@@ -38,6 +38,8 @@ _DATA = ("report.md", "summary.json", "overlap.csv", "frames/")
 # What a report of all of a trace takes beyond its frames, as a multiple of these: of five million events of eight GPUs
 # 1.99, of six million of 61 hosts 2.00. None that memory may hold is to be refused.
 _TIMES_THE_TRACE = 1.9
+# The same of compute that is told merged, of 1,021 hosts.
+_TIMES_MERGED = 0.7
 # All entries that a report may have.
 _ENTRIES = ("report.html", _PICTURE, "intervals.parquet", *(name.rstrip("/") for name in _DATA))
 
@@ -144,7 +146,8 @@ def _refuse_beyond_memory(trace: "Trace") -> None:
     """Raise TracekitError where the system would end this process before the report is made, without a word."""
     from tracekit.units import size
 
-    needed = int(_TIMES_THE_TRACE * trace.frame_bytes)
+    merged = int(trace.merged.memory_usage(index=False).sum())
+    needed = int(_TIMES_THE_TRACE * (trace.frame_bytes - merged) + _TIMES_MERGED * merged)
     free = heap.free_bytes()
     if free is not None and needed > free:
         raise TracekitError(

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from threading import Lock
@@ -333,9 +333,8 @@ class Timeline:
         if devices is not None:
             kept = np.flatnonzero(trace.events["device"].isin(list(devices)))
             named = trace.devices[trace.devices["device"].isin(list(devices))].reset_index(drop=True)
-            events = trace.events.iloc[kept].reset_index(drop=True)
             memory = trace.memory[trace.memory["device"].isin(list(devices))].reset_index(drop=True)
-            trace = replace(trace, events=events, devices=named, memory=memory)
+            trace = trace.of_events(kept).changed(devices=named, memory=memory)
             whole = Timeline(trace, origin=Origin(self, kept))
         return Timeline(trace, table, whole, Origin(self, kept))
 
@@ -414,18 +413,17 @@ def _of_whole_hosts(timeline: Timeline) -> Timeline:
     lost = timeline.lost_launches.sort_values("lost", ascending=False, kind="stable")
     if len(lost) >= MANY_MISSING * len(trace.hosts):
         return timeline
-    frames = {name: getattr(trace, name) for name, columns in FRAME_COLUMNS.items() if "host" in columns}
+    kept = np.flatnonzero(~trace.events["host"].isin(lost["host"]))
+    of_hosts = (name for name, columns in FRAME_COLUMNS.items() if "host" in columns and name != "events")
+    frames = {name: getattr(trace, name) for name in of_hosts}
     whole = {name: table[~table["host"].isin(lost["host"])] for name, table in frames.items()}
-    place = pd.Series(np.arange(len(whole["events"])), whole["events"].index)
-    counts = trace.counts[trace.counts["event"].isin(place.index)]
-    whole["counts"] = counts.assign(event=place.reindex(counts["event"]).to_numpy())
     first = lost.iloc[0]
     what = f"{first['lost']:,} of {first['total']:,} kernels and copies that it launched have no row on a device"
     more = f"; and {len(lost) - 1} more" if len(lost) > 1 else ""
     files = Lost(Loss.FILES, len(lost), len(trace.hosts), f"{first['host']}, left out as {what}{more}")
     whole["losses"] = concat(LOSS_COLUMNS, [whole["losses"], losses.table("", [files])])
     left = {name: table.reset_index(drop=True) for name, table in whole.items()}
-    return Timeline(replace(trace, **left, notes=(*losses.notes([files]), *trace.notes)))
+    return Timeline(trace.of_events(kept).changed(**left, notes=(*losses.notes([files]), *trace.notes)))
 
 
 def _table(windows: Windows, clocks: Mapping[str, Intervals]) -> pd.DataFrame:
