@@ -153,6 +153,24 @@ def test_rows_are_left_out_where_all_would_take_more_memory_than_is_free(run, tm
     assert "Rows of compute were left out" in " ".join(text.getvalue().split())
 
 
+@pytest.mark.parametrize("trace_format", ["kineto", "xspace", "nsys"])
+def test_what_all_files_would_take_is_told_by_the_first_of_each_type(run, trace_format, tmp_path):
+    truth = Truth(random_job(108))
+    job = FORMATS[trace_format](truth, tmp_path / trace_format, recorder("hosts", 108, truth.job.ranks))
+    for path in (run, job):
+        frames = sum(read(file).frame_bytes for file in sorted(path.rglob("*.*")) if can_be_read(file))
+        for share, is_reduced in ((0.6, True), (1.5, False)):
+            trace = read(path, reduction=Reduction(reduced, int(share * frames)))
+            assert bool(len(trace.counts)) is is_reduced, (path, share)
+
+
+def can_be_read(path: Path) -> bool:
+    try:
+        return bool(len(read(path).events))
+    except TracekitError:
+        return False
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [("devices", ["host0001/gpu:1"]), ("step", 2), ("phases", ["x"]), ("kinds", "rules.toml"), ("steps", (1, 2))],

@@ -574,19 +574,29 @@ def _results(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Iterator[
 
 
 def _needed_reduction(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Reduction | None:
-    """The reduction of a run of several files, where all would take more than it allows if they were like the first one
-    that can be read."""
+    """The reduction of a run of several files: in any case, or where they take more memory than it allows."""
     if not how.reduction or len(origin.each) < 2:
         return None
-    if how.reduction.most_bytes is None:
-        return how.reduction
+    most = how.reduction.most_bytes
+    return how.reduction if most is None or _expected_bytes(origin, tree, how) > most else None
+
+
+def _expected_bytes(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> float:
+    """How much memory the frames of all files of a run would take, as the first of each type that can be read tells: by
+    their sizes, or of a store, where these are not known, each as much."""
+    by_type: dict[str, list[Path]] = {}
     for file in origin.each:
-        tree.complete(origin.parts(file))
-        result = _result(partial(_host_trace, file_type=_type_of(file, origin), steps=how.steps), file)
-        if isinstance(result, HostTrace):
-            is_beyond = result.trace.frame_bytes * len(origin.each) > how.reduction.most_bytes
-            return how.reduction if is_beyond else None
-    return None
+        by_type.setdefault(_type_of(file, origin).name, []).append(file)
+    expected = 0.0
+    for files in by_type.values():
+        sizes = [1 if tree.url else max(sum(part.stat().st_size for part in origin.parts(file)), 1) for file in files]
+        for file, size in zip(files, sizes, strict=True):
+            tree.complete(origin.parts(file))
+            result = _result(partial(_host_trace, file_type=_type_of(file, origin), steps=how.steps), file)
+            if isinstance(result, HostTrace):
+                expected += result.trace.frame_bytes * sum(sizes) / size
+                break
+    return expected
 
 
 def _type_of(file: Path, origin: find.TraceFiles) -> FileType:
