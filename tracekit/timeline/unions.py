@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -65,7 +66,7 @@ class DeviceUnions:
         """Compute, collective or memory work."""
         return self.union_of(COMPUTE | COLLECTIVE | MEMORY)
 
-    def inside(self, window: Intervals) -> "DeviceUnions":
+    def inside(self, window: Intervals) -> Self:
         """What the device did inside a merged set of windows."""
         return replace(
             self,
