@@ -5,6 +5,7 @@ import io
 import re
 from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 import pytest
@@ -18,11 +19,13 @@ from tests.simulator.writers import FORMATS
 from tests.traces import DATA
 from tracekit import heap
 from tracekit.analysis import overlap
+from tracekit.cli import main
 from tracekit.columns import concat, frame
 from tracekit.errors import TracekitError
 from tracekit.executors import Processes
-from tracekit.readers import Reduction, read
+from tracekit.readers import Reduction, read, summary
 from tracekit.readers.merge import merge
+from tracekit.readers.summary import HostTrace
 from tracekit.report.build import analyse
 from tracekit.report.model import Report
 from tracekit.report.terminal import printout
@@ -241,3 +244,122 @@ def test_phases_and_ids_of_several_launches_leave_a_trace_whole(run):
     launch, small = Timeline(twice).launch, reduced(twice)
     assert (launch >= 0).all()
     assert small is twice or (Timeline(small).launch >= 0).all()
+
+
+def several(hosts: int = 3, **sizes: int) -> list[Trace]:
+    """The traces of some healthy hosts of eight GPUs, of six steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        make = importlib.import_module("make_fleet")
+    made = make.Fleet(hosts, **{"steps": 6, "kernels": 12, **sizes})
+    with TemporaryDirectory() as folder:
+        times = make.Times(made)
+        return [read(make.write_xspace(made, times, host, Path(folder))) for host in range(hosts)]
+
+
+def assert_whole_or_alike(traces: list[Trace]) -> None:
+    """Reduced, they give the same figures, or say that steps are not told."""
+    whole, small = analyse(merge(traces)), analyse(merge([*map(reduced, traces)]))
+    if not any(len(reduced(trace).counts) for trace in traces):
+        return
+    if small.explanation.steps.lacking.startswith("Rows of compute"):
+        assert replace(whole, **{name: getattr(small, name) for name in TOLD_WITHOUT_STEPS}) == whole
+        return
+    assert_alike(whole, small)
+
+
+TOLD_WITHOUT_STEPS = ("windows", "whole", "clock_of", "phases", "inside")
+
+
+def named(trace: Trace, name: str) -> Trace:
+    """The trace whose spans have no step numbers, but a name."""
+    spans = trace.spans
+    return trace.changed(
+        spans=spans.assign(step=pd.array([pd.NA] * len(spans), "Int64"), name=pd.Categorical([name] * len(spans)))
+    )
+
+
+def test_steps_told_by_what_spans_are_called_leave_a_host_whole():
+    traces = several()
+    called = [traces[0], named(traces[1], "train_step"), traces[2]]
+    assert reduced(called[1]) is called[1]
+    assert_whole_or_alike(called)
+    assert all(reduced(each) is each for each in (named(trace, "train_step") for trace in traces))
+
+
+def test_hosts_that_number_steps_in_different_ways_are_read_whole(tmp_path):
+    traces = several()
+    names = pd.Categorical([f"step {step}" for step in range(len(traces[1].spans))])
+    steps = pd.array([pd.NA] * len(names), "Int64")
+    traces[1] = traces[1].changed(spans=traces[1].spans.assign(name=names, step=steps))
+    assert len(reduced(traces[1]).counts)
+    for number, trace in enumerate(traces):
+        summary.write(HostTrace(trace, is_fitted=True), tmp_path / f"host{number}.tracekit.zip")
+    assert not len(read(tmp_path, reduction=Reduction(reduced)).counts)
+    (tmp_path / "host1.tracekit.zip").unlink()
+    assert len(read(tmp_path, reduction=Reduction(reduced)).counts)
+
+
+def test_a_host_whose_steps_ran_ahead_without_launches_stays_whole():
+    traces = several()
+    nothing = traces[1].launches[:0]
+    ids = pd.array([pd.NA] * len(traces[1].events), "Int64")
+    events = traces[1].events.assign(correlation_id=ids, run_id=ids, group_id=ids)
+    early = traces[1].spans.assign(**{edge: traces[1].spans[edge] // 10 for edge in ("start_ps", "end_ps")})
+    ahead = traces[1].changed(launches=nothing, events=events, spans=early)
+    assert reduced(ahead) is ahead
+    assert_whole_or_alike([traces[0], ahead, traces[2]])
+
+
+def test_programs_that_differ_from_host_to_host_put_no_row_into_a_step_by_its_start():
+    traces = []
+    for number, trace in enumerate(several()):
+        module = pd.Categorical([f"jit_stage_{number}"] * len(trace.events))
+        traces.append(trace.changed(events=trace.events.assign(hlo_module=module), spans=trace.spans[:0]))
+    assert any(len(reduced(trace).counts) for trace in traces)
+    assert_whole_or_alike(traces)
+
+
+def test_two_steps_of_which_launches_tell_that_one_was_cut_leave_a_host_whole():
+    traces = several(steps=2)
+    assert all(reduced(trace) is trace for trace in traces)
+    mixed = several(steps=6)[0]
+    assert reduced(mixed) is not mixed
+
+
+@pytest.mark.parametrize("what", ["windows of one host", "phases"])
+def test_runs_whose_figures_rest_on_each_row_are_read_whole_or_refused(what, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for number, trace in enumerate(several()):
+        if what == "phases" and not number:
+            trace = trace.changed(spans=trace.spans.assign(tracekit=pd.Categorical(["phase"] * len(trace.spans))))
+        if what != "phases" and number == 1:  # two windows of it
+            half = len(trace.events) // 2
+            for part, rows in enumerate((slice(half), slice(half, None))):
+                its = trace.changed(events=trace.events[rows].reset_index(drop=True))
+                summary.write(HostTrace(its, is_fitted=True), folder / f"host1.{part}.tracekit.zip")
+            continue
+        summary.write(HostTrace(trace, is_fitted=True), folder / f"host{number}.tracekit.zip")
+    asked = read(folder, reduction=Reduction(reduced))
+    assert not len(asked.counts)
+    assert len(asked.events) == len(read(folder).events)
+    with pytest.raises(
+        TracekitError, match=r"take more memory than is free, and none can be left out, as .*--only-steps"
+    ):
+        read(folder, reduction=Reduction(reduced, 1000))
+
+
+def test_a_report_of_reduced_rows_compares_no_operations(run, tmp_path):
+    traces = tracekit.report(run, tmp_path / "whole"), tracekit.report(run, tmp_path / "small", reduce=True)
+    told = tracekit.compare(*traces)
+    assert not any(len(scope.operations.table) for scope in told.scopes)
+    assert any("make it again from all rows of its trace" in caution.sentence for caution in told.cautions)
+
+
+def test_the_command_says_that_rows_were_left_out(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["tracekit", "report", str(run), "--reduce", "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    assert "Rows of compute were left out to save memory" in " ".join(capsys.readouterr().err.split())

@@ -114,7 +114,8 @@ def _facts(a: Sequence[Capture], b: Sequence[Capture]) -> list[Caution]:
             found.append(Caution("completeness", side, "", f"The trace of {side} is not complete: {reason}"))
         if any(its.report.operations.empty and its.report.devices for its in captures):
             sentence = (
-                f"The saved report of {side} holds no operations: make it again from its trace (tracekit report TRACE)."
+                f"The saved report of {side} holds no operations: make it again from all rows of its trace "
+                "(tracekit report TRACE)."
             )
             found.append(Caution("operations", side, "", sentence))
         busy = [capture.report.explanation.machine for capture in captures]
@@ -142,7 +143,7 @@ def _work(a: Figures, b: Figures) -> list[Caution]:
         return []
     times = [figures.operations.groupby("name")["time_ps"].sum() for figures in (a, b)]
     keys = [set(figures.operations["operator"].dropna()) | set(figures.operations["name"]) for figures in (a, b)]
-    if not keys[0] & keys[1]:
+    if all(keys) and not keys[0] & keys[1]:
         sentence = "No operation of one side is on the other: these look like different programs."
         return [Caution("operations", f"{len(times[0])} names", f"{len(times[1])} names", sentence)]
     if abs(per[1] / per[0] - 1) <= _WORK_DIFFERS:

@@ -146,7 +146,14 @@ def _control_of(key: Key, a: Sequence[Scopes], b: Sequence[Scopes], is_stated: b
 
 def _paired(a: Figures, b: Figures) -> Operations:
     """The operations of the units of both sides, each on every device."""
-    return pair(a.operations, b.operations, *(its.units * max(len(its.devices), 1) for its in (a, b)))
+    return _pairs(a, b, *(its.units * max(len(its.devices), 1) for its in (a, b)))
+
+
+def _pairs(a: Figures, b: Figures, a_units: int, b_units: int) -> Operations:
+    """The operations of both sides, paired; none where one side does not tell its own."""
+    is_told = len(a.operations) > 0 and len(b.operations) > 0
+    first, second = (its.operations if is_told else its.operations[:0] for its in (a, b))
+    return pair(first, second, a_units, b_units)
 
 
 def _named(key: Key) -> str:
@@ -181,7 +188,7 @@ def _scope(
     pieces = steps if per_step else tuple(figures.units for figures in sides)
     counts = [number * max(len(its.devices), 1) for number, its in zip(pieces, sides, strict=True)]
     waterfall = _waterfall(*sides, *counts)
-    pairs = pair(sides[0].operations, sides[1].operations, *counts)
+    pairs = _pairs(*sides, *counts)
     walls = [[figures.walls_ps for figures in side] for side in (a, b)]
     judged = None
     if not (kind == WHOLE and all(steps)) and all((its > 0).all() for side in walls for its in side):

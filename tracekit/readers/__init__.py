@@ -8,6 +8,7 @@ import sqlite3
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -144,6 +145,13 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     origin = _read_once(origin, tree, how.executor)
     how = how._replace(reduction=_needed_reduction(origin, tree, how))
     hosts, unknown, damaged, without_steps, lost = _read_files(origin, tree, how)
+    if how.reduction and (why := _needs_rows(hosts)):
+        if how.reduction.most_bytes is not None:
+            raise TracekitError(
+                f"All rows of {tree.path} take more memory than is free, and none can be left out, as {why}. Read some "
+                "of its steps (--only-steps FIRST-LAST) or of its files, or use a larger machine."
+            )
+        return _run(tree, origin, how._replace(reduction=None))
     hosts, without_events = _with_events(hosts)
     damaged += without_events
     hosts, notes, of_others = _of_one_profiler(hosts)
@@ -573,6 +581,19 @@ def _results(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Iterator[
         yield _result(partial(_host_trace, file_type=_type_of(file, origin), steps=steps, reduced=reduced), file)
 
 
+def _needs_rows(hosts: Sequence[HostTrace]) -> str:
+    """Why figures of all `hosts` rest on each of their rows, as a part of a sentence; "" where they do not."""
+    names = Counter(str(name) for host in hosts for name in host.trace.hosts["host"])
+    again = [name for name, files in names.items() if files > 1]
+    if again:
+        return f"several files are of one host ({_few(again)}), and may hold the same rows"
+    numbered = (host.trace.spans[host.trace.spans["step"].notna().to_numpy(bool)] for host in hosts)
+    if len({bool(step_range.says_step(spans["name"]).all()) for spans in numbered if len(spans)}) > 1:
+        return "not all files number their steps in one way"
+    marked = [host for host in hosts if (host.trace.spans["tracekit"] == "phase").any()]
+    return f"{find.label(Path(marked[0].trace.source))} marks phases" if marked else ""
+
+
 def _needed_reduction(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Reduction | None:
     """The reduction of a run of several files: in any case, or where they take more memory than it allows."""
     if not how.reduction or len(origin.each) < 2:
@@ -582,15 +603,16 @@ def _needed_reduction(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> 
 
 
 def _expected_bytes(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> float:
-    """How much memory the frames of all files of a run would take, as the first of each type that can be read tells: by
-    their sizes, or of a store, where these are not known, each as much."""
+    """How much memory the frames of all files of a run would take, as the largest of each type that can be read tells:
+    by their sizes, or of a store, where these are not known, each as much."""
     by_type: dict[str, list[Path]] = {}
     for file in origin.each:
         by_type.setdefault(_type_of(file, origin).name, []).append(file)
     expected = 0.0
     for files in by_type.values():
         sizes = [1 if tree.url else max(sum(part.stat().st_size for part in origin.parts(file)), 1) for file in files]
-        for file, size in zip(files, sizes, strict=True):
+        # The largest one: a host that only coordinates has spans, and no rows of devices.
+        for size, file in sorted(zip(sizes, files, strict=True), key=lambda each: -each[0]):
             tree.complete(origin.parts(file))
             result = _result(partial(_host_trace, file_type=_type_of(file, origin), steps=how.steps), file)
             if isinstance(result, HostTrace):

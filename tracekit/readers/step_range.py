@@ -142,6 +142,11 @@ def _numbers(spans: pd.DataFrame) -> NDArray[np.int64]:
     return np.where(spans["tracekit"].isna().to_numpy(bool), names, -1)
 
 
+def says_step(names: pd.Series) -> Mask:
+    """Which of some spans' names, (n,), say that they are a step, and its number."""
+    return by_label(names.array, lambda name: _number_of(name) >= 0).astype(bool)
+
+
 def _number_of(name: str) -> int:
     said = step_name(name)
     return -1 if said is None or said.part else said.number

@@ -150,10 +150,12 @@ def _refuse_beyond_memory(trace: "Trace") -> None:
     needed = int(_TIMES_THE_TRACE * (trace.frame_bytes - merged) + _TIMES_MERGED * merged)
     free = heap.free_bytes()
     if free is not None and needed > free:
+        is_whole = trace.row_count == len(trace.events) and len(trace.hosts) > 1
+        leave_out = "leave out rows of compute (--reduce), or " if is_whole else ""
         raise TracekitError(
-            f"The report of {trace.source or 'this trace'}, of {len(trace.events):,} events of devices, takes about "
+            f"The report of {trace.source or 'this trace'}, of {trace.row_count:,} events of devices, takes about "
             f"{size(needed)} of memory, and {size(free)} are free. Report some of its steps, which takes less: "
-            "--only-steps FIRST-LAST. Or use a larger machine."
+            f"--only-steps FIRST-LAST. Or {leave_out}use a larger machine."
         )
 
 

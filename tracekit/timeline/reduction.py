@@ -6,12 +6,15 @@ whatever rests on when devices worked, on collectives, on copies and on steps is
 picosecond. What asks for each row by its name or its launch is not told (`Timeline.left_out`).
 """
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.columns import by_label, distinct, frame
+from tracekit.readers import step_range
 from tracekit.readers.merge.shared_ends import resolution_of
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.step_boundaries import Links, compiler_spans, links
@@ -24,6 +27,7 @@ from tracekit.vocabulary.kinds import Kind
 # Rows that nothing but their start puts into a step are kept; a host with more than so many of them, as a share of its
 # compute, stays as it is.
 _MOST_UNLINKED = 0.25
+_TWO = 2
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -31,13 +35,19 @@ Mask = NDArray[np.bool_]
 
 def reduced(trace: Trace) -> Trace:
     """The trace of one host without the rows of compute that others can stand for; as it is where figures could come
-    out otherwise: where launches lost their rows, phases are marked, or ids of launches name several."""
+    out otherwise: where launches lost their rows, phases are marked, steps are told by names without their numbers or
+    are just two, devices ran ahead of them, or ids of launches name several."""
     timeline = Timeline(trace)
     rows, spans = timeline.rows, timeline.spans
     is_compute = (rows.kind == CODE[Kind.COMPUTE]) & rows.is_placed & (rows.end > rows.start)
-    if (spans["tracekit"] == "phase").any() or len(timeline.lost_launches) or not is_compute.any():
+    is_step = spans["step"].notna().to_numpy(bool)
+    # Of names without numbers, or of parts of steps, the spans of all hosts decide.
+    is_doubtful = not trace.spans["step"].notna().any() and not step_range.says_step(spans["name"])[is_step].all()
+    if is_doubtful or (spans["tracekit"] == "phase").any() or len(timeline.lost_launches) or not is_compute.any():
         return trace
     found = links(spans, timeline.evidence)
+    if is_step.any() and not _marks_clearly(found):
+        return trace
     linked = np.full(len(rows), AFTER) if isinstance(found, str) else found[1]
     is_member = is_compute & (linked != UNKNOWN)
     if np.count_nonzero(is_compute & ~is_member) > _MOST_UNLINKED * np.count_nonzero(is_compute):
@@ -53,7 +63,7 @@ def reduced(trace: Trace) -> Trace:
     at = np.sort(rows.at[kept])
     launch = np.unique(timeline.launch[kept])
     is_told = np.isin(np.arange(len(spans)), compiler_spans(spans))
-    is_told |= (spans["step"].notna() | spans["tracekit"].notna()).to_numpy(bool)
+    is_told |= is_step | spans["tracekit"].notna().to_numpy(bool)
     is_told |= by_label(spans["name"].array, lambda name: jitted_function(name) is not None).astype(bool)
     result = trace.changed(
         events=trace.events.iloc[at].reset_index(drop=True),
@@ -66,6 +76,14 @@ def reduced(trace: Trace) -> Trace:
         counts=frame(COUNT_COLUMNS, {"event": np.searchsorted(at, rows.at[places[first]]), "rows": count}),
     )
     return result if _is_alike(timeline, found, kept, Timeline(result)) else trace
+
+
+def _marks_clearly(found: Links | str) -> bool:
+    """Whether annotations tell the steps, and of no name just two: of two, launches without a row tell whether the
+    profile cut one."""
+    if isinstance(found, str) or found[0].marked_by != ANNOTATION:
+        return False
+    return _TWO not in Counter(found[0].name).values()
 
 
 def _groups(timeline: Timeline, linked: Column, places: Column) -> tuple[Column, Column]:

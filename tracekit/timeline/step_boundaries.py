@@ -65,6 +65,10 @@ _RAN_AHEAD = (
 )
 # A report holds some hundred bytes for each step of each device: of 5,000 steps and 1,000 devices (2 MB) 3.2 GB.
 _MOST_CELLS, _MOST_CELLS_A_ROW = 100_000, 4
+UNMARKED = (
+    "Rows of compute were left out as the files were read, and not all hosts mark the steps that those belong to. Mark "
+    "them (docs/training.md)."
+)
 _NONE_INSIDE = "No step lies whole inside the part of the trace that this report is of."
 
 
@@ -137,6 +141,8 @@ def boundaries(spans: pd.DataFrame, evidence: Evidence) -> StepBoundaries:
         return no_steps(rows, lacking)
     step_marks, linked = marked
     by_time = linked == UNKNOWN
+    if rows.count is not None and (by_time & (rows.count > 1)).any():  # those that it stands for may be of others
+        return no_steps(rows, UNMARKED)
     linked = _by_start(rows, step_marks, linked)
     reach = _extents(rows, linked, len(step_marks.step))
     start, end = np.zeros(len(step_marks.step), np.int64), np.zeros(len(step_marks.step), np.int64)
@@ -182,11 +188,12 @@ def links(spans: pd.DataFrame, evidence: Evidence) -> Links | str:
 def _too_many(rows: Rows, step_marks: Marks) -> str:
     """Why the steps are not told, where nearly all of them are empty on nearly all devices of their clock, "" else."""
     cells = sum(len(steps) * len(rows.on_clock(clock)) for clock, steps in step_marks.by_clock.items())
-    if cells <= _MOST_CELLS + _MOST_CELLS_A_ROW * len(rows):
+    count = len(rows) if rows.count is None else int(rows.count.sum())
+    if cells <= _MOST_CELLS + _MOST_CELLS_A_ROW * count:
         return ""
     return (
         f"The trace marks {len(step_marks.step):,} steps, and {len(rows.devices):,} devices worked in it, in only "
-        f"{len(rows):,} rows: nearly all steps are empty on nearly all devices, and none is told."
+        f"{count:,} rows: nearly all steps are empty on nearly all devices, and none is told."
     )
 
 

@@ -25,7 +25,7 @@ from tracekit.timeline.lost_launches import lost_launches
 from tracekit.timeline.named_steps import step_spans
 from tracekit.timeline.programs import Evidence
 from tracekit.timeline.rows import Rows, clock_of_hosts, launch_of, rows
-from tracekit.timeline.step_boundaries import StepBoundaries, boundaries, no_steps, steps_inside
+from tracekit.timeline.step_boundaries import UNMARKED, StepBoundaries, boundaries, no_steps, steps_inside
 from tracekit.timeline.step_marks import ANNOTATION
 from tracekit.timeline.syncs import Syncs, syncs
 from tracekit.timeline.unions import Unions, gaps, unions
@@ -43,10 +43,6 @@ _OF_WHOLE_ROWS = ("bytes", "wait_ps", "op")
 _LEFT_OUT = (
     "Rows of compute were left out as the files were read (--reduce, or more than memory holds), and this rests on "
     "each of them. Report few steps (--only-steps), or few hosts, for it."
-)
-_UNMARKED = (
-    "Rows of compute were left out as the files were read, and not all hosts mark the steps that those belong to. Mark "
-    "them (docs/training.md)."
 )
 _NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
 
@@ -263,7 +259,7 @@ class Timeline:
             is_told = standing["host"].isin({host for host, *_ in steps.ends})
         else:
             is_told = standing["run_id"].notna() | standing["group_id"].notna()
-        return steps if is_told.all() else no_steps(self.rows, _UNMARKED)
+        return steps if is_told.all() else no_steps(self.rows, UNMARKED)
 
     @property
     def evidence(self) -> Evidence:
