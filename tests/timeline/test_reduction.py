@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
@@ -363,3 +364,22 @@ def test_the_command_says_that_rows_were_left_out(run, tmp_path, capsys, monkeyp
         main()
     assert not end.value.code
     assert "Rows of compute were left out to save memory" in " ".join(capsys.readouterr().err.split())
+
+
+def test_compute_of_a_device_that_stands_in_several_places_counts_whole():
+    whole = several()
+    small = merge([*map(reduced, whole)])
+    order = np.random.default_rng(0).permutation(len(small.merged))
+    mixed = small.changed(merged=small.merged.iloc[order].reset_index(drop=True))
+    for timeline in (timeline_of(small), timeline_of(mixed)):
+        assert overlap.partition(timeline).equals(overlap.partition(merge(whole)))
+        assert overlap.device_pairs(timeline).equals(overlap.device_pairs(merge(whole)))
+
+
+def test_a_run_that_memory_does_not_hold_is_told_how_to_be_reported(run, tmp_path, monkeypatch):
+    whole, small = timeline_of(run), timeline_of(run, reduction=Reduction(reduced))
+    monkeypatch.setattr(heap, "free_bytes", lambda: 1000)
+    with pytest.raises(TracekitError, match=r"Or leave out rows of compute \(--reduce\), or use a larger machine\.$"):
+        tracekit.report(whole, tmp_path / "out")
+    with pytest.raises(TracekitError, match=rf"of {len(whole.trace.events):,} events .*FIRST-LAST\. Or use a larger"):
+        tracekit.report(small, tmp_path / "out")

@@ -148,8 +148,8 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     if how.reduction and (why := _needs_rows(hosts)):
         if how.reduction.most_bytes is not None:
             raise TracekitError(
-                f"All rows of {tree.path} take more memory than is free, and none can be left out, as {why}. Read some "
-                "of its steps (--only-steps FIRST-LAST) or of its files, or use a larger machine."
+                f"All rows of {tree.named(str(tree.path))} take more memory than is free, and none can be left out, as "
+                f"{why}. Read some of its steps (--only-steps FIRST-LAST) or of its files, or use a larger machine."
             )
         return _run(tree, origin, how._replace(reduction=None))
     hosts, without_events = _with_events(hosts)

@@ -148,12 +148,18 @@ class MergedDevices(Mapping[str, DeviceUnions]):
 
 
 def _merged_devices(devices: Mapping[str, DeviceUnions], merged: pd.DataFrame) -> MergedDevices:
-    """`devices` with the compute of `merged` (MERGED_COLUMNS), which stands by device and start."""
-    codes = merged["device"].cat.codes.to_numpy()
-    heads = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+    """`devices` with the compute of `merged` (MERGED_COLUMNS), in which each mostly stands once, and by start."""
+    codes = merged["device"].cat.codes.to_numpy().astype(np.int64)
+    start, end = (merged[edge].to_numpy() for edge in ("start_ps", "end_ps"))
+    heads = np.flatnonzero(np.diff(codes, prepend=-1))
+    if len(np.unique(codes[heads])) < len(heads):
+        sets = {code: iv.union(iv.intervals(start[codes == code], end[codes == code])) for code in np.unique(codes)}
+        codes = np.repeat(list(sets), [len(spans) for spans in sets.values()])
+        start, end = np.concatenate([*sets.values()]).T.copy()
+        heads = np.flatnonzero(np.diff(codes, prepend=-1))
     labels = map(str, merged["device"].cat.categories[codes[heads]])
     places = dict(zip(labels, pairwise([*heads.tolist(), len(codes)]), strict=True))
-    return MergedDevices(devices, places, merged["start_ps"].to_numpy(), merged["end_ps"].to_numpy())
+    return MergedDevices(devices, places, start, end)
 
 
 def unions(rows: Rows, merged: pd.DataFrame | None = None) -> Unions:
