@@ -448,8 +448,9 @@ def _holder(text: bytes) -> bytes | None:
             inside: list[msgspec.Raw] = []
             for each in texts:
                 values = msgspec.json.decode(each, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
-                is_inside = isinstance(values, dict) and len(each) < len(text)
-                events = bytes(values.get(_NAME, NOTHING)) if is_inside else b""
+                events = b""
+                if isinstance(values, dict) and len(each) < len(text):
+                    events = bytes(values.get(_NAME, NOTHING))
                 if events[:1] == b"[" and events[1:-1].strip():
                     return each
                 empty = empty or (each if events else None)
