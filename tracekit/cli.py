@@ -443,8 +443,10 @@ def report(
         directory = out or default_directory(source, part.name if part else "")
         _tell(f"Wrote {directory}/ ({', '.join(file_names(shown))})")
     if timeline is not None and timeline.left_out:
-        lacking = "top operations, the critical path, causes of idle time and timelines are of all rows"
-        _tell(f"Rows of compute were left out to save memory: {lacking}. Report few steps (--only-steps) for them.")
+        _tell(
+            "Rows of compute were left out to save memory, so top operations, the critical path, causes of idle time "
+            "and timelines are not told. Report few steps for them (--only-steps), or few hosts."
+        )
 
 
 def _steps(text: str | None) -> tuple[int, int] | None:
