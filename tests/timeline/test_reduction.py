@@ -17,7 +17,7 @@ from tests.simulator.clocks import recorder
 from tests.simulator.random_jobs import random_job
 from tests.simulator.truth import Truth
 from tests.simulator.writers import FORMATS
-from tests.traces import DATA
+from tests.traces import DATA, REAL, needs_real
 from tracekit import heap
 from tracekit.analysis import overlap
 from tracekit.cli import main
@@ -96,6 +96,23 @@ def test_the_figures_of_every_trace_are_those_of_all_its_rows(path):
         assert any(name in str(path) for name in PHASES) or "torch-1.13" in path.name
         return
     assert small.row_count == len(trace.events)
+    assert {*small.events["name"]} == {*trace.events["name"]}  # which tell of the program
+    assert_alike(analyse(trace), analyse(small))
+
+
+@needs_real
+@pytest.mark.parametrize(
+    "case",
+    [
+        "xplane/tpu-v6e-4chip/tpu_inference_2.xplane.pb",  # of whose first step a compiler is told by its call
+        "kineto/hta-df_index_resolver.json.gz",
+        "kineto/hta-nccl_data-A100.json.gz",
+    ],
+)
+def test_the_figures_of_real_traces_are_those_of_all_their_rows(case):
+    trace = read(REAL / case)
+    small = reduced(trace)
+    assert len(small.events) < len(trace.events)
     assert_alike(analyse(trace), analyse(small))
 
 
