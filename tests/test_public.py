@@ -111,7 +111,7 @@ def test_what_means_the_same_has_the_same_name_in_every_function():
 
 @pytest.mark.parametrize("name", ["analyse", "export", "figure", "report", "timeline_of"])
 def test_what_takes_a_path_too_takes_run_and_kinds_as_read_does(name, monkeypatch, tmp_path):
-    def read(*arguments, steps, strict, executor):
+    def read(*arguments, **how):
         raise tracekit.TraceError(repr(arguments))
 
     monkeypatch.setattr("tracekit.timeline.timeline.read", read)
@@ -152,7 +152,7 @@ FORMS = {
 def read_once(monkeypatch):
     """Paths are read where each one must be the trace's; the tests share what was read."""
 
-    def read(source, run, kinds, steps, strict, executor):
+    def read(source, run, kinds, **how):
         assert str(getattr(source, "path", source)) == str(traces.path(TRACE))
         return traces.trace(TRACE)
 

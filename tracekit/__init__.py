@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tracekit.export.summarise import summarise
     from tracekit.gate.check import CheckResult, Outcome, RuleResult, check
     from tracekit.gate.rules import Rule
-    from tracekit.readers import read
+    from tracekit.readers import Reduction, read
     from tracekit.report.build import analyse
     from tracekit.report.figures.drawing import Drawing
     from tracekit.report.figures.figure import figure
@@ -108,7 +108,7 @@ _NAMES = {
     "gate.check": "CheckResult Outcome RuleResult check",
     "gate.rules": "Rule",
     "trends.history": "History history",
-    "readers": "read",
+    "readers": "Reduction read",
     "report.build": "analyse",
     "report.figures.drawing": "Drawing",
     "report.figures.figure": "figure",
@@ -175,6 +175,7 @@ __all__ = [
     "Phases",
     "Program",
     "Recommendation",
+    "Reduction",
     "Report",
     "Rows",
     "Rule",

@@ -54,9 +54,9 @@ def values(table: pd.DataFrame) -> list[list]:
 
 
 def test_every_frame_has_a_table():
-    assert set(FRAMES) == {
-        name for name in Trace.__dataclass_fields__ if isinstance(getattr(EMPTY, name), pd.DataFrame)
-    }
+    frames = {name for name in Trace.__dataclass_fields__ if isinstance(getattr(EMPTY, name), pd.DataFrame)}
+    # Of a trace of which rows were left out nothing is exported.
+    assert set(FRAMES) == frames - {"merged", "counts"}
 
 
 @pytest.mark.parametrize("name", FRAMES)

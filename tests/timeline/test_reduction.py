@@ -202,11 +202,14 @@ def test_what_rests_on_each_row_is_not_asked_of_a_reduced_trace(run, option, val
     assert not (tmp_path / "out").exists()
 
 
-def test_of_a_reduced_trace_no_part_is_told(run):
+def test_of_a_reduced_trace_no_part_is_told(run, tmp_path):
     small = timeline_of(run, reduction=Reduction(reduced))
     for part in ({"step": 2}, {"devices": ["host0003/gpu:1"]}, {"phases": ["train"]}):
         with pytest.raises(TracekitError, match="no part and no phase is told"):
             analyse(small, **part)
+    with pytest.raises(TracekitError, match="nothing is exported"):
+        tracekit.export(small, tmp_path / "out", to="csv")
+    assert not (tmp_path / "out").exists()
     narrowed = small.narrowed(devices=["host0003/gpu:1", "host0004/gpu:0"])
     whole = timeline_of(run).narrowed(devices=["host0003/gpu:1", "host0004/gpu:0"])
     assert narrowed.trace.row_count == len(whole.trace.events)

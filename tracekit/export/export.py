@@ -97,6 +97,8 @@ def _exported(
     _check(path, to, table, gzip, is_compressed)
     timeline = timeline_of(source, **reading)
     trace = timeline.trace
+    if len(trace.counts):
+        raise TracekitError("Of a trace of which rows were left out nothing is exported. Read it without a reduction.")
     name = trace_name(trace.source) if trace.source else "trace"
     if to == PERFETTO:
         files = _perfetto_files(timeline, path or _DIRECTORY / f"{name}.pftrace.gz")

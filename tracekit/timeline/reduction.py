@@ -19,7 +19,7 @@ from tracekit.readers.merge.shared_ends import resolution_of
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.step_boundaries import Links, compiler_spans, links
 from tracekit.timeline.step_marks import AFTER, ANNOTATION, UNKNOWN
-from tracekit.timeline.timeline import Timeline
+from tracekit.timeline.timeline import Timeline, evidence_of
 from tracekit.trace import COUNT_COLUMNS, HOST_WORK_COLUMNS, MERGED_COLUMNS, OPERAND_COLUMNS, SYNC_COLUMNS, Trace
 from tracekit.vocabulary.host_calls import jitted_function
 from tracekit.vocabulary.kinds import Kind
@@ -45,7 +45,7 @@ def reduced(trace: Trace) -> Trace:
     is_doubtful = not trace.spans["step"].notna().any() and not step_range.says_step(spans["name"])[is_step].all()
     if is_doubtful or (spans["tracekit"] == "phase").any() or len(timeline.lost_launches) or not is_compute.any():
         return trace
-    found = links(spans, timeline.evidence)
+    found = links(spans, evidence_of(timeline))
     if is_step.any() and not _marks_clearly(found):
         return trace
     linked = np.full(len(rows), AFTER) if isinstance(found, str) else found[1]
@@ -137,7 +137,7 @@ def _is_alike(whole: Timeline, found: Links | str, kept: Mask, reduced: Timeline
         return False
     if isinstance(found, tuple) and found[0].marked_by == ANNOTATION:  # by spans and launches, which are the same
         return True
-    of_left = links(reduced.spans, reduced.evidence)
+    of_left = links(reduced.spans, evidence_of(reduced))
     if isinstance(found, str) or isinstance(of_left, str):
         return isinstance(found, str) and isinstance(of_left, str)
     return found[0].marked_by == of_left[0].marked_by and np.array_equal(found[1][kept], of_left[1][row])

@@ -243,9 +243,9 @@ class Timeline:
             return steps_inside(self._origin.timeline.steps, step_of, self.unions.windows)
         spans = self.spans
         if self.windows is None:
-            return self._of_all_hosts(boundaries(spans, self.evidence))
+            return self._of_all_hosts(boundaries(spans, evidence_of(self)))
         spans = spans_inside(spans, _by_clock(self.windows), clock_of_hosts(self.whole.rows))
-        steps = boundaries(spans, self.evidence)
+        steps = boundaries(spans, evidence_of(self))
         if steps.lacking or steps.table["host_start_ps"].isna().any():
             return StepBoundaries(steps.table[:0], np.full(len(self.rows), -1), lacking=_NOT_ANNOTATED)
         return steps
@@ -260,11 +260,6 @@ class Timeline:
         else:
             is_told = standing["run_id"].notna() | standing["group_id"].notna()
         return steps if is_told.all() else no_steps(self.rows, UNMARKED)
-
-    @property
-    def evidence(self) -> Evidence:
-        """What tells the steps, and the ranks of a job, beside its spans."""
-        return Evidence(self.rows, self.launch, self.trace.launches, lambda: self.collectives, self.world_size)
 
     @part
     def clock_of_host(self) -> dict[str, str]:
@@ -343,6 +338,12 @@ class Timeline:
             device_rows = self.rows.of(device)
             window_of_row[device_rows] = np.searchsorted(window[:, 0], self.rows.start[device_rows], side="right")
         return window_of_row
+
+
+def evidence_of(timeline: Timeline) -> Evidence:
+    """What tells the steps of a timeline, and the ranks of a job, beside its spans."""
+    launches = timeline.trace.launches
+    return Evidence(timeline.rows, timeline.launch, launches, lambda: timeline.collectives, timeline.world_size)
 
 
 def why_unseen(timeline: Timeline) -> Unseen | None:
