@@ -74,7 +74,6 @@ def assert_alike(whole: Report, of_reduced: Report) -> None:
         assert replace(one, explanation=replace(one.explanation, **its)) == one, part.name
     assert one == other
     if whole.fleet is not None:
-        assert replace(one, part="x") != one
         for table in ("ranks", "cells", "bins"):
             assert getattr(whole.fleet, table).equals(getattr(of_reduced.fleet, table)), table
 
@@ -175,7 +174,7 @@ def test_rows_are_left_out_where_all_would_take_more_memory_than_is_free(run, tm
 
 
 @pytest.mark.parametrize("trace_format", ["kineto", "xspace", "nsys"])
-def test_what_all_files_would_take_is_told_by_the_first_of_each_type(run, trace_format, tmp_path):
+def test_what_all_files_would_take_is_told_by_the_largest_of_each_type(run, trace_format, tmp_path):
     truth = Truth(random_job(108))
     job = FORMATS[trace_format](truth, tmp_path / trace_format, recorder("hosts", 108, truth.job.ranks))
     for path in (run, job):
@@ -281,8 +280,7 @@ def several(hosts: int = 3, **sizes: int) -> list[Trace]:
 def assert_whole_or_alike(traces: list[Trace]) -> None:
     """Reduced, they give the same figures, or say that steps are not told."""
     whole, small = analyse(merge(traces)), analyse(merge([*map(reduced, traces)]))
-    if not any(len(reduced(trace).counts) for trace in traces):
-        return
+    assert any(len(reduced(trace).counts) for trace in traces)
     if small.explanation.steps.lacking.startswith("Rows of compute"):
         assert replace(whole, **{name: getattr(small, name) for name in TOLD_WITHOUT_STEPS}) == whole
         return

@@ -251,15 +251,12 @@ class Timeline:
         return steps
 
     def _of_all_hosts(self, steps: StepBoundaries) -> StepBoundaries:
-        """The steps, unless what tells them does not tell those of rows that stand for others."""
-        if steps.lacking or not len(self.trace.counts):
+        """The steps, unless a host does not annotate them of which rows stand for others: by the annotations of other
+        hosts, those may be of several steps."""
+        if steps.lacking or not len(self.trace.counts) or (steps.table["marked_by"] != ANNOTATION).any():
             return steps
-        standing = self.trace.events.iloc[self.trace.counts["event"]]
-        if (steps.table["marked_by"] == ANNOTATION).all():
-            is_told = standing["host"].isin({host for host, *_ in steps.ends})
-        else:
-            is_told = standing["run_id"].notna() | standing["group_id"].notna()
-        return steps if is_told.all() else no_steps(self.rows, UNMARKED)
+        hosts = self.trace.events["host"].iloc[self.trace.counts["event"]]
+        return steps if hosts.isin({host for host, *_ in steps.ends}).all() else no_steps(self.rows, UNMARKED)
 
     @part
     def clock_of_host(self) -> dict[str, str]:
