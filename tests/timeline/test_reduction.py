@@ -21,7 +21,7 @@ from tests.traces import DATA, REAL, needs_real
 from tracekit import heap
 from tracekit.analysis import overlap
 from tracekit.cli import main
-from tracekit.columns import concat, frame
+from tracekit.columns import frame
 from tracekit.errors import TracekitError
 from tracekit.executors import Processes
 from tracekit.readers import Reduction, read, summary
@@ -31,8 +31,8 @@ from tracekit.report.build import analyse
 from tracekit.report.model import Report
 from tracekit.report.terminal import printout
 from tracekit.timeline.reduction import reduced
-from tracekit.timeline.timeline import Timeline, timeline_of
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, Trace
+from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import EVENT_COLUMNS, Trace
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # What rests on each row or its launch, and is not told.
@@ -247,23 +247,26 @@ def test_a_host_that_lost_work_is_left_out_of_many_beside_reduced_ones(run):
     assert_alike(analyse(timeline_of(merge([*traces[:3], broken, *traces[4:]]))), analyse(left))
 
 
-def test_phases_and_ids_of_several_launches_leave_a_trace_whole(run):
+def test_phases_leave_a_trace_whole(run):
     (path,) = run.glob("host0002*")
     trace = read(path)
     assert reduced(trace) is not trace
     phase = trace.spans.assign(tracekit=pd.Categorical(["phase"] * len(trace.spans)))
     marked = trace.changed(spans=phase)
     assert reduced(marked) is marked
-    # Each id is there twice, of two processes, and only what else ran on a device tells which of them is meant.
-    late = trace.launches.assign(process=pd.Categorical(["2"] * len(trace.launches)))
-    early = trace.launches.assign(process=pd.Categorical(["1"] * len(trace.launches)))
-    far = late["start_ps"].max() + 10**9
-    for column in ("start_ps", "end_ps"):
-        late[column] += far
-    twice = trace.changed(launches=concat(LAUNCH_COLUMNS, [early, late]))
-    launch, small = Timeline(twice).launch, reduced(twice)
-    assert (launch >= 0).all()
-    assert small is twice or (Timeline(small).launch >= 0).all()
+
+
+def test_times_that_only_rows_that_are_left_out_tell_finely_leave_a_host_whole():
+    trace = several(1)[0]
+    events = trace.events.assign(**{edge: trace.events[edge] // 1000 * 1000 for edge in ("start_ps", "end_ps")})
+    coarse = trace.changed(events=events)
+    kept = set(zip(*(reduced(coarse).events[name] for name in ("device", "start_ps")), strict=True))
+    place = next(at for at, row in enumerate(zip(events["device"], events["start_ps"], strict=True)) if row not in kept)
+    start = events["start_ps"].to_numpy().copy()
+    start[place] += 1
+    fine = trace.changed(events=events.assign(start_ps=start))
+    assert len(reduced(coarse).counts)
+    assert reduced(fine) is fine
 
 
 def several(hosts: int = 3, **sizes: int) -> list[Trace]:
