@@ -20,6 +20,8 @@ _KERNELS_A_STEP = 300
 _KERNELS_A_COLLECTIVE = 25
 _MODULE, _PROGRAM_ID = "jit_train_step", 17
 _DEVICE_TIMESTAMP_NS, _HOST_TIMESTAMP_NS = 245_747, 151_511
+# What is to stand at one moment stands so much later on the lines of the host.
+_LATER_NS = _DEVICE_TIMESTAMP_NS - _HOST_TIMESTAMP_NS
 _DERIVED = 0xDEADBEEF
 _SHAPES = ("loop_add_fusion", "input_reduce_fusion", "gemm_fusion_dot", "loop_multiply_fusion", "wrapped_convert")
 _GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_kernel"
@@ -222,7 +224,7 @@ def _launches(run: _Run, gpu: int) -> Line:
         *(stat for stat in xla if stat.name != "run_id"),
     ]
     # A call is over before the device begins.
-    offset, duration = (start[by_time] - 20_000) * 1000, (2_000 + correlation % 1_500) * 1000
+    offset, duration = (start[by_time] - 20_000 + _LATER_NS) * 1000, (2_000 + correlation % 1_500) * 1000
     return Line(thread, title, _HOST_TIMESTAMP_NS, calls, call, offset, duration, stats, title)
 
 
@@ -232,7 +234,7 @@ def _python(rng: np.random.Generator, run: _Run, events: int) -> Line:
     names = ["train", "PjitFunction(train_step)", "ParseArguments", "PythonRefManager::CollectGarbage"]
     name = np.concatenate([np.repeat(np.arange(2), steps), rng.integers(2, 4, rest)]).astype(np.int64)
     step = np.concatenate([np.tile(np.arange(steps), 2), np.zeros(rest)]).astype(np.int64)
-    begin, end = run.step[0].min(axis=(1, 2)), run.step[1].max(axis=(1, 2))
+    begin, end = run.step[0].min(axis=(1, 2)) + _LATER_NS, run.step[1].max(axis=(1, 2)) + _LATER_NS
     offset = np.concatenate([begin - 60_000, begin - 50_000, rng.integers(0, end[-1], rest)]) * 1000
     duration = np.concatenate([end - begin, np.full(steps, 45_000), rng.integers(200, 3_000, rest)]) * 1000
     stats = [

@@ -29,7 +29,7 @@ from tracekit.analysis.slow_groups import slow_group_of
 from tracekit.analysis.slower_steps import slower_steps
 from tracekit.analysis.steps import ALL_DEVICES, PARTS, Steps
 from tracekit.analysis.stragglers import worst
-from tracekit.columns import records
+from tracekit.columns import records, rising
 from tracekit.devices import type_of
 from tracekit.timeline.instances import Unseen
 from tracekit.timeline.rows import CODE, FEWEST_MOVES, Rows
@@ -530,7 +530,7 @@ def _after_each_launch(timeline: Timeline, late: pd.DataFrame) -> bool:
     of the launches of their work: other hosts may launch in time."""
     is_ahead, each_ps = np.append(launches_ahead(timeline), False), 0
     for row in records(late):
-        launches = np.unique(timeline.launch[timeline.rows.of(timeline.rows.number(row["device"]))])
+        launches = rising(timeline.launch[timeline.rows.of(timeline.rows.number(row["device"]))])
         if 0 < np.count_nonzero(is_ahead[launches]) <= 2 * row["gaps"]:
             each_ps += int(row["idle_ps"])
     return 0 < sum(map(int, late["idle_ps"])) <= 2 * each_ps
