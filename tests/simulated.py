@@ -193,7 +193,7 @@ def _begin(
     elif do.what == "sync":
         for lane, other in lanes.items():
             if lane == do.lane or (do.whole and lane[0] == do.lane[0]):
-                behind.extend(item for item in other if item.do)
+                behind.extend(other)  # with what the lane is held for
     elif do.what == "record":
         marks[do.event] = do.lane, now, rows
     elif do.what == "hold" and do.event in marks:

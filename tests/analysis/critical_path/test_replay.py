@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.frames import with_instances
@@ -112,8 +112,19 @@ CASES = {
 }
 
 
+A, B = (0, 0), (0, 1)
+HELD = [  # a lane is held behind its last work, and its thread waits for all of it
+    Do("launch", 1, A, "compute", 1, "b"),
+    Do("launch", 1, B, "compute", 5, "a"),
+    Do("record", 1, B, event=1),
+    Do("hold", 1, A, event=1),
+    Do("sync", 1, A),
+]
+
+
 @settings(max_examples=60)
 @given(programs(), st.sampled_from([1, 60, 1_000_000]))
+@example([HELD], 1)
 def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(program, room):
     """Whether there is room for one column at once, for some, or for all."""
     recording = run(program)
