@@ -4,6 +4,7 @@ The thresholds are choices, not measurements: below them a finding is seldom wor
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -155,23 +156,25 @@ def advice(
         # A device that does nothing in any compared phase is not what they compare.
         cells = overlap.partition(timeline)
         cells = cells[cells["device"].isin(timeline.rows.devices)]
-    findings = [
-        exposed := exposed_collectives(cells, why.collectives, why_unseen(timeline)),
-        late := late_peer(cells, why.collectives),
-        None if exposed or late else waiting(cells, why.collectives),
-        slow_link(cells, why.collectives, late),
-        exposed_copies(timeline, cells),
-        # Before streams: on any stream, copies of pageable memory block the host.
-        pageable_copies(timeline, cells),
-        copies_in_compute_lane(timeline, cells),
-        unified_memory(timeline, cells),
-        *idle_causes(timeline, cells, why.idle, why.host_api),
-        slowing_down(cells, why.steps),
-        busy_machine(why.machine),
-        *contention(phases, inside, why.machine),
-        *turns_of(timeline, cells, whole, phases, inside),
-        around,
-    ]
+    with ThreadPoolExecutor(1) as aside:  # what asks for the host takes as long as what asks for copies
+        causes = aside.submit(idle_causes, timeline, cells, why.idle, why.host_api)
+        findings = [
+            exposed := exposed_collectives(cells, why.collectives, why_unseen(timeline)),
+            late := late_peer(cells, why.collectives),
+            None if exposed or late else waiting(cells, why.collectives),
+            slow_link(cells, why.collectives, late),
+            exposed_copies(timeline, cells),
+            # Before streams: on any stream, copies of pageable memory block the host.
+            pageable_copies(timeline, cells),
+            copies_in_compute_lane(timeline, cells),
+            unified_memory(timeline, cells),
+            *causes.result(),
+            slowing_down(cells, why.steps),
+            busy_machine(why.machine),
+            *contention(phases, inside, why.machine),
+            *turns_of(timeline, cells, whole, phases, inside),
+            around,
+        ]
     found = [_with_gain(finding, why.critical_path) for finding in findings if finding]
     return by_cost(timeline, found, program(timeline, cells))
 

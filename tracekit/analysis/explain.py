@@ -44,11 +44,13 @@ _TELLING = {
 
 
 class Task(NamedTuple):
-    """A function of the results that it `needs`, by name."""
+    """A function of the results that it `needs`, by name; it does not begin before those of `after` are done, beside
+    which it would hold too much memory."""
 
     name: str
     function: Callable[..., Any]
     needs: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
 
 def _of_rows(
@@ -59,6 +61,9 @@ def _of_rows(
     missing = completeness.rows if is_of_host else completeness.shares
     return withheld(missing or timeline.left_out, analysis, timeline)
 
+
+# Of a large trace it holds the most memory, and for as long as all others but host_api take beside it.
+HOLDS_MOST = ("critical_path",)
 
 # Every analysis: a function of the timeline and of earlier results. What takes longest comes as early as it may begin.
 ANALYSES = (
@@ -99,13 +104,11 @@ ANALYSES = (
     ),
     Task("memory", memory),
     Task("machine", machine),
-    # Behind the critical path: of a large trace these two hold the most memory, and all others take as long as they.
     Task(
         "host_api",
-        lambda timeline, completeness, idle, _: _of_rows(
-            lambda whole: host_api(whole, idle.gaps), timeline, completeness
-        ),
-        ("completeness", "idle", "critical_path"),
+        lambda timeline, completeness, idle: _of_rows(lambda whole: host_api(whole, idle.gaps), timeline, completeness),
+        ("completeness", "idle"),
+        HOLDS_MOST,
     ),
 )
 
@@ -209,7 +212,7 @@ def run(todo: Sequence[Task], threads: int = 2) -> dict[str, Any]:
     """
     names = {task.name for task in todo}
     for task in todo:
-        if lacking := set(task.needs) - names:
+        if lacking := {*task.needs, *task.after} - names:
             raise ValueError(f"{task.name} needs {', '.join(sorted(lacking))}, which no task makes.")
     results: dict[str, Any] = {}
     waiting = list(todo)
@@ -217,7 +220,7 @@ def run(todo: Sequence[Task], threads: int = 2) -> dict[str, Any]:
     changed = Condition()
 
     def ready() -> Task | None:
-        return next((task for task in waiting if all(need in results for need in task.needs)), None)
+        return next((task for task in waiting if all(each in results for each in (*task.needs, *task.after))), None)
 
     def work() -> None:
         try:

@@ -113,9 +113,11 @@ def report(
         _refuse_beyond_memory(timeline.trace)
     progress("analysing")
     only["steps"] = steps
-    result = analyse(timeline, phases, alone, baseline, **only)
+    with ThreadPoolExecutor(1) as aside:  # matplotlib is half a second of imports, while analyses hold no GIL
+        no_picture = aside.submit(_no_picture)
+        result = analyse(timeline, phases, alone, baseline, **only)
     heap.give_back()
-    if reason := _no_picture():
+    if reason := no_picture.result():
         result = replace(result, notes=(*result.notes, f"{_PICTURE} is left out: {reason}"))
     part = choose(timeline, **only)
     directory = default_directory(result.trace.source or "trace", part.name) if out is None else out
@@ -182,7 +184,7 @@ def file_names(timeline: "Timeline | None") -> tuple[str, ...]:
 def _no_picture() -> str:
     """Why no figure can be drawn in this Python; "" where one can."""
     try:
-        import tracekit.report.figures  # noqa: F401
+        import tracekit.report.figures.figure  # noqa: F401
     except TracekitError as error:
         return str(error)
     return ""

@@ -266,8 +266,9 @@ def _busy_ratio(timeline: Timeline, table: pd.DataFrame) -> float | None:
 
 def _queued_ratio(dag: Graph, runs: Plan) -> float | None:
     """The share of the rows with a launch that something else than that held up last."""
-    launched = (dag.kind[runs.node] < CALL) & (dag.launch[runs.node] >= 0)
-    return float(np.isin(runs.cause_kind[launched], (AFTER_END, QUEUED)).mean()) if launched.any() else None
+    launched = ((dag.kind < CALL) & (dag.launch >= 0))[runs.node]
+    others = launched & ((runs.cause_kind == AFTER_END) | (runs.cause_kind == QUEUED))
+    return float(np.count_nonzero(others) / np.count_nonzero(launched)) if launched.any() else None
 
 
 def _without_launches(rows: Rows, paths: Paths, wall: Column) -> str:

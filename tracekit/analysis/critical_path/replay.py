@@ -90,7 +90,9 @@ def plan(graph: Graph, runs: Runs) -> Plan:
         len(graph.clocks),
         (graph.step_ends.start, graph.step_ends.stop),
     )
-    step = _steps_of(graph, runs, first, node)  # what it needs on the way is gone before the columns are there
+    step = loop(steps_of_nodes, len(node))(
+        (runs.end, runs.first_step, runs.step_end, runs.step_of), first, node, graph.end
+    )
     waits = (
         graph.predecessor, graph.lag_ps, graph.launch, graph.latency_ps, graph.device, graph.extra_first, graph.extra,
         graph.call_ps,
@@ -98,20 +100,6 @@ def plan(graph: Graph, runs: Runs) -> Plan:
     nodes = (graph.start, graph.end, graph.kind, graph.instance, graph.gate)
     columns = loop(plan_columns, len(node))((runs.start, runs.end, first, node), nodes, waits)
     return Plan(runs.start, runs.end, first, runs.first_step, runs.step_end, node, step, *columns)
-
-
-def _steps_of(graph: Graph, runs: Runs, first: Column, node: NDArray[np.int32]) -> NDArray[np.int32]:
-    """See `Plan.step`."""
-    step = np.full(len(node), -1, np.int32)
-    for run in range(len(runs.start)):
-        nodes = node[first[run] : first[run + 1]]
-        steps = slice(int(runs.first_step[run]), int(runs.first_step[run + 1]))
-        of_step, end = runs.step_of[nodes], graph.end[nodes]
-        end = np.where(of_step < 0, np.minimum(end, runs.end[run]), end)
-        place = np.maximum(np.searchsorted(runs.step_end[steps], end), of_step - steps.start)
-        is_needed = (place < steps.stop - steps.start) & (of_step != OF_NONE)
-        step[first[run] : first[run + 1]] = np.where(is_needed, steps.start + place, -1)
-    return step
 
 
 def nodes_of_runs(
@@ -159,6 +147,28 @@ def nodes_of_runs(
         first[k] = first[k - 1]
     first[0] = 0
     return first, node
+
+
+def steps_of_nodes(runs: Arrays, first: Column, node: NDArray[np.int32], end: Column) -> NDArray[np.int32]:
+    """See `Plan.step`: the step that a node is of, or a later one, if it had not ended by then."""
+    finish, first_step, step_end, step_of = runs
+    step = np.full(len(node), -1, np.int32)
+    for run in range(len(finish)):
+        for p in range(first[run], first[run + 1]):
+            own = step_of[node[p]]
+            if own == OF_NONE:
+                continue
+            moment = end[node[p]] if own >= 0 else min(end[node[p]], finish[run])
+            low, high = first_step[run], first_step[run + 1]
+            while low < high:  # the first step that ends then or later
+                middle = (low + high) // 2
+                if step_end[middle] < moment:
+                    low = middle + 1
+                else:
+                    high = middle
+            if max(low, own) < first_step[run + 1]:
+                step[p] = max(low, own)
+    return step
 
 
 def plan_columns(
