@@ -531,6 +531,15 @@ BENCHMARKS = (
         _report_table,
     ),
     Benchmark(
+        "report_eight",
+        "What does a report of eight GPUs cost, half of whose events are the host's?",
+        ("report.py --rounds 3 --kind eight --events 1000000 5000000",),
+        ("report.py --rounds 1 --kind eight --events 100000",),
+        _reporting,
+        lambda _: {},
+        _report_table,
+    ),
+    Benchmark(
         "export",
         "What does it cost to write a trace for other tools?",
         ("export.py --rounds 3",),
