@@ -393,7 +393,7 @@ def report(
     from tracekit import console, executors
     from tracekit.files import is_saved_report
     from tracekit.report.part import choose, one_part
-    from tracekit.report.report import default_directory, file_names, reduction
+    from tracekit.report.report import default_directory, drawn, file_names, reduction
     from tracekit.report.terminal import printout
     from tracekit.timeline.timeline import timeline_of
 
@@ -434,18 +434,19 @@ def report(
         )
         only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": device or []}
         part = timeline and choose(timeline, **only, steps=steps)
-        shown = None if timeline is None or timeline.left_out else timeline
+        shown = timeline and drawn(timeline, result)
     if as_json:
         print(json.dumps(result.summary(), indent=1))
     else:
         printout.show(result, console.console(), full, part.of(shown) if part and shown else None)
     if out or not saved:
         directory = out or default_directory(source, part.name if part else "")
-        _tell(f"Wrote {directory}/ ({', '.join(file_names(shown))})")
+        _tell(f"Wrote {directory}/ ({', '.join(file_names(result, timeline))})")
     if timeline is not None and timeline.left_out:
         _tell(
-            "Rows of compute were left out to save memory, so top operations, the critical path, causes of idle time "
-            "and timelines are not told. Report few steps for them (--only-steps), or few hosts."
+            "Rows of compute were left out to save memory, so top operations, the critical path and causes of idle "
+            f"time are not told{'' if shown else ', and no timelines'}. Report few steps for them (--only-steps), or "
+            "few hosts."
         )
 
 

@@ -206,6 +206,7 @@ class Trace:
     (MERGED_COLUMNS), and which rows stand for those (COUNT_COLUMNS); else without rows. `notes`: everything a reader
     dropped, repaired, guessed or could not align. `runs`: the profiler runs found at the path `source`, the one that
     was read first; `format` is that of its files. `capture`: what `capture.json` beside the trace says, or None.
+    `axis`: of a trace of several files, by what readers.merge gave their times a place; else None.
     """
 
     events: pd.DataFrame
@@ -226,6 +227,7 @@ class Trace:
     format: str = ""
     runs: tuple[str, ...] = ()
     capture: Mapping[str, Any] | None = None
+    axis: Any = None
 
     def __post_init__(self) -> None:
         self._check(FRAME_COLUMNS)

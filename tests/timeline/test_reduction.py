@@ -3,6 +3,8 @@
 import importlib
 import io
 import re
+import shutil
+from collections.abc import Collection
 from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,16 +24,20 @@ from tracekit import heap
 from tracekit.analysis import overlap
 from tracekit.cli import main
 from tracekit.columns import frame
-from tracekit.errors import TracekitError
+from tracekit.errors import TraceError, TracekitError
 from tracekit.executors import Processes
 from tracekit.readers import Reduction, read, summary
 from tracekit.readers.merge import merge
 from tracekit.readers.summary import HostTrace
 from tracekit.report.build import analyse
+from tracekit.report.figures.figure import draw
+from tracekit.report.figures.selection import select
+from tracekit.report.html.page import page
 from tracekit.report.model import Report
+from tracekit.report.report import drawn
 from tracekit.report.terminal import printout
 from tracekit.timeline.reduction import reduced
-from tracekit.timeline.timeline import timeline_of
+from tracekit.timeline.timeline import Timeline, all_rows_of, timeline_of
 from tracekit.trace import EVENT_COLUMNS, Trace
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -124,6 +130,78 @@ def test_hosts_with_clocks_of_their_own_give_the_same_reduced(trace_format, seed
     assert small.left_out
     assert len(small.trace.events) < len(whole.trace.events) == small.trace.row_count
     assert_alike(analyse(whole), analyse(small))
+
+
+def assert_all_rows(whole: Timeline, again: Timeline, devices: Collection[str]) -> None:
+    """The rows of the devices, and their launches, are those of the whole; so is what counts of the time."""
+    assert {name: its.tolist() for name, its in again.unions.windows.items()} == {
+        name: its.tolist() for name, its in whole.unions.windows.items()
+    }
+    assert again.first_work == whole.first_work
+    for device in devices:
+        columns = []
+        for timeline in (whole, again):
+            rows, trace = timeline.rows, timeline.trace
+            its = rows.of(rows.number(device))
+            table = trace.events.iloc[rows.at[its]].astype(object).reset_index(drop=True)
+            calls = (
+                trace.launches[["host", "thread", "name", "start_ps", "end_ps"]]
+                .astype(object)
+                .reindex([*range(-1, len(trace.launches))])
+            )
+            ops = trace.ops.astype(object).reindex([*range(-1, len(trace.ops))])
+            op = table.pop("op").fillna(-1).astype(int)
+            columns.append(
+                (table, calls.loc[timeline.launch[its]].reset_index(drop=True), ops.loc[op].reset_index(drop=True))
+            )
+        for one, other in zip(*columns, strict=True):
+            pd.testing.assert_frame_equal(one, other)
+
+
+@pytest.mark.parametrize("trace_format", FORMATS)
+@pytest.mark.parametrize("seed", [3, 6, 103, 108])
+def test_all_rows_of_hosts_with_clocks_of_their_own_are_read_again(trace_format, seed, tmp_path):
+    truth = Truth(random_job(seed))
+    path = FORMATS[trace_format](truth, tmp_path / trace_format, recorder("hosts", seed, truth.job.ranks))
+    whole, small = timeline_of(path), timeline_of(path, reduction=Reduction(reduced))
+    devices = [name for name, is_placed in zip(small.rows.devices, small.rows.placed, strict=True) if is_placed][::3]
+    again = all_rows_of(small, devices)
+    assert 0 < len(again.trace.events) < len(whole.trace.events)
+    assert_all_rows(whole, again, devices)
+
+
+def test_what_is_drawn_of_a_reduced_fleet_is_what_is_drawn_of_all_its_rows(run):
+    whole, small = timeline_of(run), timeline_of(run, reduction=Reduction(reduced))
+    report = analyse(small)
+    again = drawn(small, report)
+    assert again is drawn(small, report) is not None  # read once
+    assert report.fleet is not None
+    assert report.fleet.drawn == analyse(whole).fleet.drawn
+    assert_all_rows(whole, again, report.fleet.drawn)
+    assert page(report, again, small) == page(report, whole)
+    pictures = [draw(select(timeline, report), "gantt").encoded("png") for timeline in (whole, again)]
+    assert pictures[0] == pictures[1]
+
+
+def test_the_page_of_a_reduced_fleet_has_a_timeline_unless_its_files_are_gone_or_others(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    small = timeline_of(copy, reduction=Reduction(reduced))
+    report = tracekit.report(small, tmp_path / "out")
+    assert (tmp_path / "out" / "gantt.png").is_file()
+    assert report.fleet is not None
+    assert all(name in (tmp_path / "out" / "report.html").read_text("utf-8") for name in report.fleet.drawn)
+    host = small.rows.hosts[small.rows.number(report.fleet.drawn[0])]
+    (file,) = copy.rglob(f"{host}.*")
+    others = next(other for other in sorted(copy.rglob(f"*{''.join(file.suffixes)}")) if other != file)
+    for change in (lambda: file.write_bytes(others.read_bytes()[:-40]), file.unlink):
+        change()
+        small = timeline_of(small.trace)
+        report = tracekit.report(small, tmp_path / "without")
+        assert not (tmp_path / "without" / "gantt.png").exists()
+        assert "could not be read again, or have changed" in report.notes[-1]
+    with pytest.raises(TraceError, match="does not say where the file of host00"):
+        all_rows_of(timeline_of(small.trace.changed(axis=None)), report.fleet.drawn)
 
 
 @pytest.fixture(scope="module")

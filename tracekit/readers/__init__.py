@@ -175,6 +175,8 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     lost += [*of_capture, *(_without_spaces(hosts, lost, bool(capture)) if tree.path.is_dir() else [])]
     machines = (capture or {}).get("machines", {})
 
+    places = {str(name): host.place for host in hosts for name in host.trace.hosts["host"]}
+
     def merged(_: Path) -> Trace:
         traces = [host.trace for host in hosts]
         return merge.merge(traces, size if tree.path.is_dir() else None, machines or None, is_last_use=True)
@@ -196,6 +198,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     if {host.trace.format for host in hosts} > {formats.XSPACE.name}:
         trace = trace.changed(format=formats.XSPACE.name)
     return trace.changed(
+        axis=trace.axis and trace.axis._replace(files=places),
         runs=origin.runs,
         losses=concat(LOSS_COLUMNS, [losses.table("", lost), trace.losses]),
         notes=(
@@ -377,6 +380,30 @@ def host_trace(
         return replace(host, trace=trace, capture=capture or host.capture, notes=tuple(notes))
 
 
+def read_hosts(trace: Trace, hosts: Collection[str]) -> Trace:
+    """All rows of some `hosts` of a merged `trace` of which rows were left out: their files are read again, and have
+    its names and its axis.
+
+    Raises TraceError where one cannot be read any more, or holds other rows than it did, and of a trace that `read` did
+    not make of several files.
+    """
+    files = trace.axis.files if trace.axis else {}
+    if unknown := [name for name in hosts if name not in files]:
+        raise TraceError(f"{trace.source or 'This trace'} does not say where the file of {unknown[0]} is read.")
+    count = np.ones(len(trace.events), np.int64)
+    count[trace.counts["event"].to_numpy()] = trace.counts["rows"].to_numpy()
+    host = trace.events["host"].cat
+    rows_of = dict(zip(host.categories, np.bincount(host.codes, count, len(host.categories)).tolist(), strict=True))
+    traces = {}
+    for name in hosts:
+        with _located(path_of(files[name]), None) as (tree, origin):
+            (found, *_), *_ = _read_files(_read_once(origin, tree, None), tree, _How())
+        if len(found.trace.events) != rows_of[name]:
+            raise TraceError(f"{files[name]} was written since it was read first.")
+        traces[name] = found.trace
+    return merge.placed(traces, trace.axis)
+
+
 @contextmanager
 def _located(place: Path | str, run: str | None) -> Iterator[tuple[remote.Tree, find.TraceFiles]]:
     """What lies at `place`, and which files of it are read."""
@@ -504,7 +531,9 @@ def _read_files(
     errors = {file: result for file, result in results.items() if isinstance(result, TraceError)}
     if len(errors) == len(results):
         raise next(iter(errors.values()))
-    known = [result for result in results.values() if isinstance(result, HostTrace)]
+    known = [
+        replace(result, place=_place(file, tree)) for file, result in results.items() if isinstance(result, HostTrace)
+    ]
     unknown = [file.name for file, result in results.items() if result is None]
     writers = formats.writers(formats.CHROME)
     if not known:
@@ -570,7 +599,7 @@ def _results(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Iterator[
     tree.complete([*here, origin.capture / capture_facts.NAME])
     if executor and divided:
         # A worker may have started in another directory.
-        places = [tree.url_of(file) if is_fetched_there else str(file.absolute()) for file in divided]
+        places = [_place(file, tree) if is_fetched_there else str(file.absolute()) for file in divided]
         types = [_type_of(file, origin).name for file in divided]
         tasks = [(place, str(file), of, steps, reduced) for place, file, of in zip(places, divided, types, strict=True)]
         answers = executors.results(executor, read_packed, tasks)
@@ -579,6 +608,11 @@ def _results(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Iterator[
     # thousand summaries and 64 XSpaces of 4 MB took 15 % longer, and three XSpaces of 85 MB as long.
     for file in origin.each[len(divided) :]:
         yield _result(partial(_host_trace, file_type=_type_of(file, origin), steps=steps, reduced=reduced), file)
+
+
+def _place(file: Path, tree: remote.Tree) -> str:
+    """Where a file of a run is read from, for whoever may work in another directory."""
+    return tree.url_of(file) if tree.url else str(file.absolute())
 
 
 def _needs_rows(hosts: Sequence[HostTrace]) -> str:

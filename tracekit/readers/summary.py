@@ -86,7 +86,8 @@ class HostTrace:
 
     `world_size`: how many ranks its job had, None where the file does not say. `capture`: what `capture.json` beside it
     says, and `notes` what was chosen or skipped to find it; both only of a summary, as a run tells them of all files.
-    `is_fitted`: whether the devices are on the clock of their host already (readers.device_clocks).
+    `is_fitted`: whether the devices are on the clock of their host already (readers.device_clocks). `place`: the path
+    or URL at which it was read, of a run.
     """
 
     trace: Trace
@@ -94,6 +95,7 @@ class HostTrace:
     capture: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     is_fitted: bool = False
+    place: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import heap, remote
-from tracekit.errors import TracekitError
+from tracekit.errors import TraceError, TracekitError
 from tracekit.files import (
     REPORT_FILES,
     SUMMARY,
@@ -40,6 +40,9 @@ _DATA = ("report.md", "summary.json", "overlap.csv", "frames/")
 _TIMES_THE_TRACE = 1.9
 # The same of compute that is told merged, of 1,021 hosts.
 _TIMES_MERGED = 0.7
+_NOT_AGAIN = (
+    "Nothing is drawn over time: the files of the devices that stand for all could not be read again, or have changed."
+)
 # All entries that a report may have.
 _ENTRIES = ("report.html", _PICTURE, "intervals.parquet", *(name.rstrip("/") for name in _DATA))
 
@@ -119,10 +122,33 @@ def report(
     heap.give_back()
     if reason := no_picture.result():
         result = replace(result, notes=(*result.notes, f"{_PICTURE} is left out: {reason}"))
+    if timeline.left_out and result.fleet and drawn(timeline, result) is None:
+        result = replace(result, notes=(*result.notes, _NOT_AGAIN))
     part = choose(timeline, **only)
     directory = default_directory(result.trace.source or "trace", part.name) if out is None else out
-    write(result, None if timeline.left_out else timeline, directory, progress, part)
+    write(result, timeline, directory, progress, part)
     return result
+
+
+def drawn(timeline: "Timeline", report: "Report") -> "Timeline | None":
+    """The timeline whose rows are drawn of one and its `report`: itself, or if rows were left out, that of the devices
+    which stand for all others of a fleet, the files of whose hosts are read again. None of fewer devices, where that
+    may take more memory than there is, and where a file cannot be read any more, or has changed."""
+    if not timeline.left_out:
+        return timeline
+    if not report.fleet:
+        return None
+    from tracekit.timeline.timeline import all_rows_of
+
+    names = report.fleet.drawn
+
+    def again() -> "Timeline | None":
+        try:
+            return all_rows_of(timeline, names)
+        except TraceError:
+            return None
+
+    return timeline.once("drawn", again)
 
 
 def reduction(is_asked_for: bool, options: Mapping[str, Any]) -> "Reduction | None":
@@ -174,11 +200,11 @@ def _same(out: str | os.PathLike[str], source: str | os.PathLike[str]) -> bool:
     return isinstance(one, str) and isinstance(other, str) and one.rstrip("/") == other.rstrip("/")
 
 
-def file_names(timeline: "Timeline | None") -> tuple[str, ...]:
-    """The names of the files that `write` makes, with or without the timeline of the trace."""
-    if not timeline:
-        return ("report.html", *_DATA)
-    return ("report.html", *(() if _no_picture() else (_PICTURE,)), *_DATA, "intervals.parquet")
+def file_names(report: "Report", timeline: "Timeline | None") -> tuple[str, ...]:
+    """The names of the files that `write` makes of a report, with or without the timeline of its trace."""
+    is_drawn = timeline is not None and drawn(timeline, report) is not None and not _no_picture()
+    rows = ("intervals.parquet",) if timeline is not None and not timeline.left_out else ()
+    return ("report.html", *((_PICTURE,) if is_drawn else ()), *_DATA, *rows)
 
 
 def _no_picture() -> str:
@@ -201,7 +227,9 @@ def write(
     all that were there before.
 
     Without the `timeline` of its trace, as for a report that was loaded: no picture, no intervals.parquet, and a page
-    without its timeline. Without matplotlib: no picture. `progress` is called with each step. Raises TracekitError if
+    without its timeline. Of one of which rows were left out: no intervals.parquet, and of a fleet's devices those that
+    stand for all, read again (`drawn`). Without matplotlib: no picture. `progress` is called with each step. Raises
+    TracekitError if
     `out` lies in the trace's own directory, where nothing is ever written, or if it cannot be written. A file outside a
     log directory has no directory of its own, and a trace that came from no file has none.
     """
@@ -223,7 +251,8 @@ def _write(
     from tracekit.units import revealed
 
     shown = part.of(timeline) if part and timeline else timeline
-    picture = _PICTURE if timeline and not _no_picture() else None
+    of_rows = drawn(shown, report) if shown else None
+    picture = _PICTURE if of_rows and not _no_picture() else None
     breakdowns = [report.whole, *report.parts.values()]
     overlap = pd.concat([each.overlap.assign(phase=each.label) for each in breakdowns], ignore_index=True)
     for name in overlap.select_dtypes(["str", "object", "category"]):
@@ -234,22 +263,25 @@ def _write(
         with whole_directory(out, _ENTRIES, SUMMARY) as draft, ThreadPoolExecutor(1) as aside:
             progress("tables")
             tables = []
-            if shown:  # first, as it holds most: of 600,000 names 130 MB, which would stand beside those of the page
+            # First, as it holds most: of 600,000 names 130 MB, which would stand beside those of the page.
+            if shown and not shown.left_out:
                 tables.append(aside.submit(_write_table, shown.rows.events, draft / "intervals.parquet"))
             tables += [
                 aside.submit(storage.write, report.summary(), report, draft),
                 aside.submit(overlap.to_csv, draft / "overlap.csv", index=False),
             ]
-            if timeline and picture:
+            if of_rows and picture:
                 from tracekit.report.figures.figure import draw
                 from tracekit.report.figures.selection import select
 
                 progress("timeline")
-                draw(select(timeline, report, part), "gantt").save(draft / picture)
+                draw(select(timeline if of_rows is shown and timeline else of_rows, report, part), "gantt").save(
+                    draft / picture
+                )
                 heap.give_back()
             (draft / "report.md").write_text(markdown(report, picture), "utf-8")
             progress("page")
-            (draft / "report.html").write_text(page(report, shown), "utf-8")
+            (draft / "report.html").write_text(page(report, of_rows, shown), "utf-8")
             for table in tables:
                 table.result()
     except OSError as error:

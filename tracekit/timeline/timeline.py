@@ -17,7 +17,7 @@ from tracekit import intervals as iv
 from tracekit.columns import concat
 from tracekit.files import path_of
 from tracekit.intervals import Intervals
-from tracekit.readers import Reduction, losses, read
+from tracekit.readers import Reduction, losses, read, read_hosts
 from tracekit.readers.losses import Lost
 from tracekit.readers.step_range import with_context
 from tracekit.timeline.instances import CollectiveInstances, Unseen, match, matched_inside, unseen
@@ -61,8 +61,9 @@ class Timeline:
     """A trace in order; of n rows, columns have shape (n,) and times are in ps.
 
     `trace` is the whole trace. `windows` (clock, name, start_ps, end_ps) are the only parts of it that count, in
-    a Timeline that `inside` or `narrowed` gave; None where all does. Analyses change nothing here, and threads may
-    share it.
+    a Timeline that `inside` or `narrowed` gave; None where all does. `extent` is, by clock, from when to when others
+    worked too, of a trace that holds some hosts of another (`all_rows_of`). Analyses change nothing here, and
+    threads may share it.
     """
 
     def __init__(
@@ -71,8 +72,10 @@ class Timeline:
         windows: pd.DataFrame | None = None,
         whole: "Timeline | None" = None,
         origin: "Origin | None" = None,
+        extent: Mapping[str, Intervals] | None = None,
     ) -> None:
         self.trace = trace
+        self._extent = extent
         self.windows = windows
         self._whole = whole
         self._origin = origin
@@ -141,7 +144,7 @@ class Timeline:
     def unions(self) -> Unions:
         """The merged intervals of each device and kind inside the windows."""
         if self.windows is None:
-            return unions(self.rows, self.trace.merged)
+            return unions(self.rows, self.trace.merged, self._extent)
         return self.whole.unions.inside(_by_clock(self.windows))
 
     @part
@@ -335,6 +338,14 @@ class Timeline:
             device_rows = self.rows.of(device)
             window_of_row[device_rows] = np.searchsorted(window[:, 0], self.rows.start[device_rows], side="right")
         return window_of_row
+
+
+def all_rows_of(timeline: Timeline, devices: Collection[str]) -> Timeline:
+    """The Timeline of the hosts of some devices alone, with all their rows, of one of which rows were left out: as
+    their files tell, which are read again. Raises TraceError where one cannot be read any more, or has changed."""
+    rows = timeline.rows
+    of_hosts = read_hosts(timeline.trace, sorted({rows.hosts[rows.number(device)] for device in devices}))
+    return Timeline(of_hosts.changed(source=timeline.trace.source), extent=timeline.unions.windows)
 
 
 def evidence_of(timeline: Timeline) -> Evidence:

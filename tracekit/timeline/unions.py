@@ -162,18 +162,22 @@ def _merged_devices(devices: Mapping[str, DeviceUnions], merged: pd.DataFrame) -
     return MergedDevices(devices, places, start, end)
 
 
-def unions(rows: Rows, merged: pd.DataFrame | None = None) -> Unions:
-    """The unions of all rows, and of the compute that is told `merged` (MERGED_COLUMNS) as its rows were left out; the
-    window is from first start to last end, on each clock its own, without rows none."""
+def unions(rows: Rows, merged: pd.DataFrame | None = None, windows: Mapping[str, Intervals] | None = None) -> Unions:
+    """The unions of all rows, and of the compute that is told `merged` (MERGED_COLUMNS) as its rows were left out.
+
+    The `windows`, if they are not told by clock, are from first start to last end, on each clock its own, without rows
+    none.
+    """
     devices: dict[str, DeviceUnions] = {}
     unplaced: dict[str, DeviceUnions] = {}
-    windows: dict[str, Intervals] = {}
+    reach: dict[str, Intervals] = {}
     direction = rows.codes("direction")
     for number, (name, clock) in enumerate(zip(rows.devices, rows.clocks, strict=True)):
         (devices if rows.placed[number] else unplaced)[name] = _device(rows, number, direction[rows.of(number)])
         device_rows = rows.of(number)
         extent = iv.intervals([rows.start[device_rows][0]], [rows.end[device_rows].max()])
-        windows[clock] = np.array([iv.span([extent, windows.get(clock, iv.EMPTY)])])
+        reach[clock] = np.array([iv.span([extent, reach.get(clock, iv.EMPTY)])])
+    windows = reach if windows is None else windows
     if merged is None or not len(merged):
         return Unions(windows, devices, unplaced)
     return Unions(windows, _merged_devices(devices, merged), unplaced)

@@ -1,5 +1,5 @@
 """The traces of many hosts or ranks as one."""
 
-from tracekit.readers.merge.merged_trace import merge
+from tracekit.readers.merge.merged_trace import merge, placed
 
-__all__ = ["merge"]
+__all__ = ["merge", "placed"]

@@ -83,8 +83,13 @@ def merge(
     tables: dict[str, Any] = {name: _corrected(joined.pop(name), lines, zero) for name in _ON_AXIS}
     lacking, absent = _missing(parts, world_size)
     tables["events"]["op"] = of_ops
+    names = {host: clock.name for host, clock in clocks.items()}
+    of_rows = {names[host] for host in tables["events"]["host"].cat.categories}
+    axis = Axis(
+        zero, names if len(of_rows) > 1 else {}, {part.host: (part.at_ps, _line(clocks[part.host])) for part in parts}
+    )
     return Trace(
-        **tables | {"events": _on_clocks(tables["events"], clocks)},
+        **tables | {"events": _on_clocks(tables["events"], axis.clocks)},
         ops=ops.ops,
         operands=ops.operands,
         merged=_merged(parts, lines, zero, several, is_last_use),
@@ -95,6 +100,37 @@ def merge(
         notes=(*clock_notes, *lacking, *notes, *host_notes, *_host_notes(parts)),
         source=traces[0].source,
         format="+".join(dict.fromkeys(trace.format for trace in traces)),
+        axis=axis,
+    )
+
+
+class Axis(NamedTuple):
+    """By what the times of the files of a merged trace have their place: all count from `zero`; by host the name of its
+    clock, if there are several `clocks`, how much its file begins after the first by its own clock, with the line that
+    corrects that (`places`), and where its file is read (`files`)."""
+
+    zero: int
+    clocks: Mapping[str, str]
+    places: Mapping[str, tuple[int, Line]]
+    files: Mapping[str, str] = {}
+
+
+def placed(traces: Mapping[str, Trace], axis: Axis) -> Trace:
+    """The `traces` of some hosts, by the names that these have in a merged trace of several, as one: with its names,
+    and on its `axis`."""
+    parts = [Part(trace, host, axis.places[host][0], True) for host, trace in traces.items()]
+    parts.sort(key=lambda part: natural(part.host))
+    lines = [axis.places[part.host][1] for part in parts]
+    ops = operations([part.trace for part in parts])
+    tables: dict[str, Any] = {
+        name: _corrected(_joined(name, parts, several=True), lines, axis.zero) for name in _ON_AXIS
+    }
+    tables["events"]["op"] = ops.renumbered([part.trace.events["op"] for part in parts])
+    return Trace(
+        **tables | {"events": _on_clocks(tables["events"], axis.clocks)},
+        ops=ops.ops,
+        operands=ops.operands,
+        devices=_joined("devices", parts, several=True).table,
     )
 
 
@@ -260,12 +296,12 @@ def _begins(lengths: Sequence[int]) -> list[int]:
     return [0, *np.cumsum(lengths).tolist()][: len(lengths)]
 
 
-def _on_clocks(events: pd.DataFrame, clocks: Mapping[str, Clock]) -> pd.DataFrame:
-    """`events` with the clock of each row; null where all are on one."""
-    names = {host: clocks[host].name for host in events["host"].cat.categories}
-    if len(set(names.values())) < 2:
+def _on_clocks(events: pd.DataFrame, clocks: Mapping[str, str]) -> pd.DataFrame:
+    """`events` with the clock of each row by its host; null where all are on one, without `clocks`."""
+    if not clocks:
         return events
-    return events.assign(clock=categorical(list(names.values()), events["host"].cat.codes.to_numpy().astype(np.int64)))
+    names = [clocks[host] for host in events["host"].cat.categories]
+    return events.assign(clock=categorical(names, events["host"].cat.codes.to_numpy().astype(np.int64)))
 
 
 def _host_table(parts: Sequence[Part], clocks: Mapping[str, Clock], zero: int) -> pd.DataFrame:

@@ -53,7 +53,6 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     if selection.lacking or not selection.length_ps:
         return on.blank(selection.lacking or "The selected range has zero length.")
     drawn, rows, length = selection.drawn, selection.timeline.whole.rows, selection.length_ps
-    all_devices = sum(rows.placed)
     if drawn:
         rows = selection.timeline.narrowed(None, drawn).whole.rows
     # The lanes of a CPU device are threads of a pool, which say nothing of what ran beside what.
@@ -85,7 +84,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     alike = {lane.label for lane in lanes if is_crowded(lane.layers, edges)}
     crowded = [lane.label in alike for lane in lanes]
     which = "the first of them" if selection.partial else "and stand for all"
-    notes = [f"{len(drawn)} of {units.count(all_devices)} devices are drawn, {which}."] if drawn else []
+    notes = [f"{len(drawn)} of {units.count(selection.device_count)} devices are drawn, {which}."] if drawn else []
     notes += [selection.partial] if selection.partial else []
     notes += [f"{count} lanes are merged into one per device."] if is_full and count > len(devices) else []
     if not selection.aligned:

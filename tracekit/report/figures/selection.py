@@ -97,12 +97,16 @@ class Selection:
         )
 
     @property
+    def device_count(self) -> int:
+        """How many devices it is of, of which the trace may hold only those that stand for all."""
+        return len(self.known_fleet.ranks) if self.known_fleet else sum(self.timeline.whole.rows.placed)
+
+    @property
     def drawn(self) -> tuple[str, ...] | None:
         """The devices that stand for all where each is drawn; where no shares are known the first; None of few."""
-        rows = self.timeline.whole.rows
-        if not self.may_omit or self.lacking or sum(rows.placed) <= FEW:
+        if not self.may_omit or self.lacking or self.device_count <= FEW:
             return None
-        return tuple(rows.devices[:FEW]) if self.partial else self.fleet().drawn
+        return tuple(self.timeline.whole.rows.devices[:FEW]) if self.partial else self.fleet().drawn
 
     def unplaced(self, outcome: str) -> list[str]:
         """The sentence on copies whose device the trace does not name, and what becomes of them, if there are any."""
