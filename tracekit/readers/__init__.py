@@ -601,8 +601,13 @@ def _results(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Iterator[
         # A worker may have started in another directory.
         places = [_place(file, tree) if is_fetched_there else str(file.absolute()) for file in divided]
         types = [_type_of(file, origin).name for file in divided]
-        tasks = [(place, str(file), of, steps, reduced) for place, file, of in zip(places, divided, types, strict=True)]
-        answers = executors.results(executor, read_packed, tasks)
+        # What is left of a reduced trace is small, and packing it would take a third of the time of reading it.
+        is_packed = reduced is None or not isinstance(executor, executors.Processes)
+        tasks = [
+            (place, str(file), of, steps, reduced, is_packed)
+            for place, file, of in zip(places, divided, types, strict=True)
+        ]
+        answers = executors.results(executor, read_there, tasks)
         yield from (_handed_over(answer, file) for answer, file in zip(answers, divided, strict=True))
     # One after the other: what of it holds no lock of Python runs on threads inside of each. Beside each other, a
     # thousand summaries and 64 XSpaces of 4 MB took 15 % longer, and three XSpaces of 85 MB as long.
@@ -677,11 +682,16 @@ def _divided(origin: find.TraceFiles, executor: Executor, is_reduced: bool) -> S
     return files if executor.count > 1 and is_worth else ()
 
 
-def read_packed(
-    where: str, name: str, file_type: str, steps: Steps | None, reduced: Callable[[Trace], Trace] | None = None
-) -> bytes | TraceError | None:
-    """What an executor runs: the summary of the file at a path or URL, None where `_host_trace` gives that, or why it
-    cannot be read; in them the file is called `name`."""
+def read_there(
+    where: str,
+    name: str,
+    file_type: str,
+    steps: Steps | None,
+    reduced: Callable[[Trace], Trace] | None = None,
+    is_packed: bool = True,
+) -> HostTrace | bytes | TraceError | None:
+    """What an executor runs: what the file at a path or URL holds, packed as its summary if `is_packed`, None where
+    `_host_trace` gives that, or why it cannot be read; in them the file is called `name`."""
     (its_type,) = (each for each in formats.FILE_TYPES if each.name == file_type)
     try:
         with remote.fetched(remote.place(where)) as path:
@@ -694,13 +704,12 @@ def read_packed(
             names = [remote.Tree(path, name), remote.Tree(path.parent, str(Path(name).parent))]
             names = [] if path == Path(name) else names
 
-            def pack(path: Path) -> bytes | None:
+            def held(path: Path) -> HostTrace | bytes | None:
                 host = _host_trace(path, its_type, steps, reduced)
-                return (
-                    None if host is None else summary.to_bytes(replace(host, trace=reduce(_named, names, host.trace)))
-                )
+                host = host and replace(host, trace=reduce(_named, names, host.trace))
+                return summary.to_bytes(host) if host and is_packed else host
 
-            result = _result(pack, path)
+            result = _result(held, path)
             if isinstance(result, TraceError):
                 return type(result)(reduce(lambda text, tree: tree.named(text), names, str(result)))
             return result
@@ -708,11 +717,11 @@ def read_packed(
         return TraceError(str(error))
 
 
-def _handed_over(answer: bytes | Exception | None, file: Path) -> HostTrace | TraceError | None:
+def _handed_over(answer: HostTrace | bytes | Exception | None, file: Path) -> HostTrace | TraceError | None:
     """What a worker has read of a file, or why it did not."""
     if isinstance(answer, bytes):
         return _result(lambda file: summary.from_bytes(answer, file), file)
-    if answer is None or isinstance(answer, TraceError):
+    if answer is None or isinstance(answer, HostTrace | TraceError):
         return answer
     return TraceError(
         f"{file} was not read: its worker came to no end ({executors.reason_of(answer)}). If it takes more memory than "
