@@ -16,7 +16,8 @@ from rich.console import Console
 
 import tracekit
 from tests.simulator.clocks import recorder
-from tests.simulator.random_jobs import random_job
+from tests.simulator.job import Job
+from tests.simulator.random_jobs import habits, job_with, random_job
 from tests.simulator.truth import Truth
 from tests.simulator.writers import FORMATS
 from tests.traces import DATA, REAL, needs_real
@@ -32,14 +33,16 @@ from tracekit.readers.summary import HostTrace
 from tracekit.report.build import analyse
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import select
+from tracekit.report.html.lanes import lanes
 from tracekit.report.html.page import page
-from tracekit.report.model import Report
+from tracekit.report.model import Report, time_zero
 from tracekit.report.report import drawn
-from tracekit.report.terminal import printout
+from tracekit.report.terminal import printout, timeline_text
 from tracekit.timeline.reduction import reduced
 from tracekit.timeline.timeline import Timeline, all_rows_of, timeline_of
 from tracekit.trace import EVENT_COLUMNS, Trace
 
+report_module = importlib.import_module("tracekit.report.report")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # What rests on each row or its launch, and is not told.
 OF_ROWS = ("top_ops", "idle", "launches", "host_api", "critical_path", "offenders", "bandwidth")
@@ -170,20 +173,59 @@ def test_all_rows_of_hosts_with_clocks_of_their_own_are_read_again(trace_format,
     assert_all_rows(whole, again, devices)
 
 
-def test_what_is_drawn_of_a_reduced_fleet_is_what_is_drawn_of_all_its_rows(run):
-    whole, small = timeline_of(run), timeline_of(run, reduction=Reduction(reduced))
+def assert_drawn_alike(whole: Timeline, small: Timeline) -> Report:
+    """What is drawn of a reduced run is what is drawn of all its rows, on the page, the terminal and the picture."""
     report = analyse(small)
     again = drawn(small, report)
     assert again is drawn(small, report) is not None  # read once
     assert report.fleet is not None
-    assert report.fleet.drawn == analyse(whole).fleet.drawn
     assert_all_rows(whole, again, report.fleet.drawn)
     assert page(report, again, small) == page(report, whole)
-    pictures = [draw(select(timeline, report), "gantt").encoded("png") for timeline in (whole, again)]
+    console = Console(file=io.StringIO(), width=100, force_terminal=False)
+    assert timeline_text.timeline(report, again, console) == timeline_text.timeline(report, whole, console)
+    return report
+
+
+def test_what_is_drawn_of_a_reduced_fleet_is_what_is_drawn_of_all_its_rows(run):
+    whole, small = timeline_of(run), timeline_of(run, reduction=Reduction(reduced))
+    report = assert_drawn_alike(whole, small)
+    assert report.fleet.drawn == analyse(whole).fleet.drawn
+    assert len(report.fleet.ranks) > 2 * len(drawn(small, report).rows.devices)
+    pictures = [draw(select(timeline, report), "gantt").encoded("png") for timeline in (whole, drawn(small, report))]
     assert pictures[0] == pictures[1]
 
 
-def test_the_page_of_a_reduced_fleet_has_a_timeline_unless_its_files_are_gone_or_others(run, tmp_path):
+def test_rows_on_the_page_of_a_fleet_are_of_the_steps_of_its_report(run):
+    whole = timeline_of(run)
+    report = analyse(whole)
+    assert report.fleet is not None
+    of_drawn = whole.narrowed(None, report.fleet.drawn)
+    shown = lanes(of_drawn, whole, time_zero(report).start_ps)
+    (zero,) = time_zero(report).start_ps.values()
+    rows = whole.rows
+    is_drawn = np.isin(rows.device, [rows.number(name) for name in report.fleet.drawn])
+    edges = (rows.start - zero, rows.end - zero, whole.steps.step_of)
+    expected = sorted(zip(*(column[is_drawn].tolist() for column in edges), strict=True))
+    its = (shown.start[: shown.device_rows], shown.end[: shown.device_rows], shown.step)
+    assert sorted(zip(*(column.tolist() for column in its), strict=True)) == expected
+    assert {step for *_, step in expected} == {*range(len(report.explanation.steps.table))}
+
+
+@pytest.mark.parametrize("seed", [1, 5, 7, 10])  # in which the devices that are drawn begin or end later than others
+def test_rows_of_devices_that_stand_for_all_are_of_the_steps_of_all(seed, tmp_path):
+    truth = Truth(many_ranks(seed))
+    path = FORMATS["xspace"](truth, tmp_path / "run", recorder("hosts", seed, truth.job.ranks))
+    whole, small = timeline_of(path), timeline_of(path, reduction=Reduction(reduced))
+    assert_drawn_alike(whole, small)
+
+
+def many_ranks(seed: int, ranks: int = 18) -> Job:
+    """A random job of so many ranks."""
+    its = habits(seed)
+    return job_with(replace(its, ranks=ranks, straggler=(its.straggler * ranks)[:ranks]), seed)
+
+
+def test_the_page_of_a_reduced_fleet_has_a_timeline_unless_its_files_are_gone_or_others(run, tmp_path, monkeypatch):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
     small = timeline_of(copy, reduction=Reduction(reduced))
@@ -191,17 +233,62 @@ def test_the_page_of_a_reduced_fleet_has_a_timeline_unless_its_files_are_gone_or
     assert (tmp_path / "out" / "gantt.png").is_file()
     assert report.fleet is not None
     assert all(name in (tmp_path / "out" / "report.html").read_text("utf-8") for name in report.fleet.drawn)
+
+    def why() -> str:
+        """The note on why there is no timeline, read anew."""
+        its = tracekit.report(timeline_of(small.trace), tmp_path / "without")
+        assert not (tmp_path / "without" / "gantt.png").exists()
+        assert its.notes[-1].startswith("Nothing is drawn over time, for the rows that were left out: ")
+        return str(its.notes[-1])
+
+    rows = sum(small.rows.count_of(number) for number in range(8))
+    with monkeypatch.context() as patch:
+        patch.setattr(report_module, "_refuse_beyond_memory", lambda trace: None)
+        patch.setattr(heap, "free_bytes", lambda: 400 * rows)
+        assert "would take more memory than is free" in why()
     host = small.rows.hosts[small.rows.number(report.fleet.drawn[0])]
     (file,) = copy.rglob(f"{host}.*")
-    others = next(other for other in sorted(copy.rglob(f"*{''.join(file.suffixes)}")) if other != file)
-    for change in (lambda: file.write_bytes(others.read_bytes()[:-40]), file.unlink):
-        change()
-        small = timeline_of(small.trace)
-        report = tracekit.report(small, tmp_path / "without")
-        assert not (tmp_path / "without" / "gantt.png").exists()
-        assert "could not be read again, or have changed" in report.notes[-1]
+    others = [each for each in sorted(copy.rglob(f"*{''.join(file.suffixes)}")) if each != file][:2]
+    file.write_bytes(others[0].read_bytes())
+    assert f"{file} holds other rows than it did" in why()
+    file.unlink()
+    assert f"{file} does not exist" in why()
+    file.mkdir()
+    for each in others:
+        shutil.copy(each, file)
+    assert f"{file} holds the files of several hosts" in why()
     with pytest.raises(TraceError, match="does not say where the file of host00"):
         all_rows_of(timeline_of(small.trace.changed(axis=None)), report.fleet.drawn)
+
+
+def test_few_devices_of_which_rows_were_left_out_have_no_timeline_and_that_is_said(tmp_path):
+    truth = Truth(random_job(3))
+    path = FORMATS["xspace"](truth, tmp_path / "run", recorder("hosts", 3, truth.job.ranks))
+    small = timeline_of(path, reduction=Reduction(reduced))
+    report = tracekit.report(small, tmp_path / "out")
+    assert not (tmp_path / "out" / "gantt.png").exists()
+    assert "only of more than 16 devices some stand for all" in report.notes[-1]
+    blank = draw(select(small, report), "gantt")
+    assert any("Rows of compute were left out" in " ".join(text.get_text().split()) for text in blank.texts)
+
+
+def test_steps_that_were_read_alone_are_read_again_alone(run):
+    whole, small = (timeline_of(run, steps=(1, 2), reduction=how) for how in (None, Reduction(reduced)))
+    devices = small.rows.devices[::100]
+    assert_all_rows(whole, all_rows_of(small, devices), devices)
+
+
+def test_the_copy_that_was_read_in_the_place_of_a_broken_file_is_read_again(tmp_path):
+    truth = Truth(many_ranks(3))
+    path = FORMATS["xspace"](truth, tmp_path / "run", recorder("hosts", 3, truth.job.ranks))
+    copies = FORMATS["jax-json"](truth, tmp_path / "copies", recorder("hosts", 3, truth.job.ranks))
+    shutil.copytree(copies, path, dirs_exist_ok=True)
+    broken = sorted(path.rglob("*.xplane.pb"))[5]
+    broken.write_bytes(b"no XSpace" * 100)
+    small = timeline_of(path, reduction=Reduction(reduced))
+    host = next(name for name, place in small.trace.axis.files.items() if place.endswith(".json.gz"))
+    (device, *_) = (name for name, its in zip(small.rows.devices, small.rows.hosts, strict=True) if its == host)
+    assert_all_rows(timeline_of(path), all_rows_of(small, [device]), [device])
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +326,7 @@ def test_rows_are_left_out_where_all_would_take_more_memory_than_is_free(run, tm
         assert not tracekit.report(run, tmp_path / "whole").explanation.idle.lacking.startswith("Rows of compute")
     assert (tmp_path / "whole" / "intervals.parquet").is_file()
     assert not any("left out" in note for note in tracekit.load(tmp_path / "whole").notes)
-    asked = iter([2_000_000, 10**12])  # before reading, and before the report is made
+    asked = iter([2_000_000, 10**12, 10**12])  # before reading, before the report is made, and before it is drawn
     monkeypatch.setattr(heap, "free_bytes", lambda: next(asked))
     report = tracekit.report(run, tmp_path / "out")
     assert report.explanation.idle.lacking.startswith("Rows of compute were left out")

@@ -128,7 +128,8 @@ def read(
         trace = _named(trace, tree)
     unused = rules.unused(trace.events, own)
     trace = trace.changed(
-        **({"events": rules.apply(trace.events, own)} if own else {}),
+        # Whose rows are read again has no rules of the user.
+        **({"events": rules.apply(trace.events, own), "axis": None} if own else {}),
         source=spelt(os.fspath(source if isinstance(place, Path) else place)),
         notes=tuple(map(spelt, (*trace.notes, *unused))),
     )
@@ -198,7 +199,7 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
     if {host.trace.format for host in hosts} > {formats.XSPACE.name}:
         trace = trace.changed(format=formats.XSPACE.name)
     return trace.changed(
-        axis=trace.axis and trace.axis._replace(files=places),
+        axis=trace.axis and trace.axis._replace(files=places, steps=how.steps),
         runs=origin.runs,
         losses=concat(LOSS_COLUMNS, [losses.table("", lost), trace.losses]),
         notes=(
@@ -390,18 +391,27 @@ def read_hosts(trace: Trace, hosts: Collection[str]) -> Trace:
     files = trace.axis.files if trace.axis else {}
     if unknown := [name for name in hosts if name not in files]:
         raise TraceError(f"{trace.source or 'This trace'} does not say where the file of {unknown[0]} is read.")
-    count = np.ones(len(trace.events), np.int64)
-    count[trace.counts["event"].to_numpy()] = trace.counts["rows"].to_numpy()
-    host = trace.events["host"].cat
-    rows_of = dict(zip(host.categories, np.bincount(host.codes, count, len(host.categories)).tolist(), strict=True))
     traces = {}
     for name in hosts:
         with _located(path_of(files[name]), None) as (tree, origin):
-            (found, *_), *_ = _read_files(_read_once(origin, tree, None), tree, _How())
-        if len(found.trace.events) != rows_of[name]:
-            raise TraceError(f"{files[name]} was written since it was read first.")
-        traces[name] = found.trace
-    return merge.placed(traces, trace.axis)
+            found, *_ = _read_files(_read_once(origin, tree, None), tree, _How(steps=trace.axis.steps))
+        if len(found) != 1:
+            raise TraceError(f"{files[name]} holds the files of several hosts, where it was that of one.")
+        traces[name] = found[0].trace
+    again = merge.placed(traces, trace.axis)
+    if changed := [name for name in hosts if not _is_of(trace, again, name)]:
+        raise TraceError(f"{files[changed[0]]} holds other rows than it did when it was read first.")
+    return again
+
+
+def _is_of(trace: Trace, again: Trace, host: str) -> bool:
+    """Whether the rows of a host in `again` can be those of which `trace` kept some: as many, and those among them."""
+    kept, there = (table["host"].to_numpy(object) == host for table in (trace.events, again.events))
+    left_out = trace.counts["rows"][kept[trace.counts["event"].to_numpy()]] - 1
+    return np.count_nonzero(kept) + int(left_out.sum()) == np.count_nonzero(there) and all(
+        np.isin(trace.events[edge].to_numpy()[kept], again.events[edge].to_numpy()[there]).all()
+        for edge in ("start_ps", "end_ps")
+    )
 
 
 @contextmanager
@@ -532,7 +542,9 @@ def _read_files(
     if len(errors) == len(results):
         raise next(iter(errors.values()))
     known = [
-        replace(result, place=_place(file, tree)) for file, result in results.items() if isinstance(result, HostTrace)
+        replace(result, place=result.place or _place(file, tree))
+        for file, result in results.items()
+        if isinstance(result, HostTrace)
     ]
     unknown = [file.name for file, result in results.items() if result is None]
     writers = formats.writers(formats.CHROME)
@@ -562,7 +574,7 @@ def _read_in_their_place(
             why = str(results[file]).replace(str(file), find.label(file)).partition(". ")[0].rstrip(".")
             evidence = f"{why}; {copy.name} was read in its place, {find.LACKS}"
             lost.append(Lost(Loss.DETAILS, None, None, evidence))
-            results[file] = result
+            results[file] = replace(result, place=_place(copy, tree))
     return lost
 
 

@@ -40,9 +40,8 @@ _DATA = ("report.md", "summary.json", "overlap.csv", "frames/")
 _TIMES_THE_TRACE = 1.9
 # The same of compute that is told merged, of 1,021 hosts.
 _TIMES_MERGED = 0.7
-_NOT_AGAIN = (
-    "Nothing is drawn over time: the files of the devices that stand for all could not be read again, or have changed."
-)
+# What a row takes that is read again and drawn, with its launch: of 1.7 million, 330 MB and as much again.
+_BYTES_A_ROW = 500
 # All entries that a report may have.
 _ENTRIES = ("report.html", _PICTURE, "intervals.parquet", *(name.rstrip("/") for name in _DATA))
 
@@ -122,8 +121,8 @@ def report(
     heap.give_back()
     if reason := no_picture.result():
         result = replace(result, notes=(*result.notes, f"{_PICTURE} is left out: {reason}"))
-    if timeline.left_out and result.fleet and drawn(timeline, result) is None:
-        result = replace(result, notes=(*result.notes, _NOT_AGAIN))
+    if reason := why_not_drawn(timeline, result):
+        result = replace(result, notes=(*result.notes, reason))
     part = choose(timeline, **only)
     directory = default_directory(result.trace.source or "trace", part.name) if out is None else out
     write(result, timeline, directory, progress, part)
@@ -132,21 +131,40 @@ def report(
 
 def drawn(timeline: "Timeline", report: "Report") -> "Timeline | None":
     """The timeline whose rows are drawn of one and its `report`: itself, or if rows were left out, that of the devices
-    which stand for all others of a fleet, the files of whose hosts are read again. None of fewer devices, where that
-    may take more memory than there is, and where a file cannot be read any more, or has changed."""
+    which stand for all others of a fleet, the files of whose hosts are read again; None where `why_not_drawn` says
+    why."""
+    from tracekit.timeline.timeline import Timeline
+
+    found = _drawn(timeline, report)
+    return found if isinstance(found, Timeline) else None
+
+
+def why_not_drawn(timeline: "Timeline", report: "Report") -> str:
+    """The sentence on why there is no timeline of a report of which rows were left out, "" where there is one."""
+    found = _drawn(timeline, report)
+    return f"Nothing is drawn over time, for the rows that were left out: {found}" if isinstance(found, str) else ""
+
+
+def _drawn(timeline: "Timeline", report: "Report") -> "Timeline | str":
+    """The timeline whose rows are drawn, or the end of the sentence on why there is none."""
     if not timeline.left_out:
         return timeline
     if not report.fleet:
-        return None
+        return "only of more than 16 devices some stand for all, whose files are read again."
     from tracekit.timeline.timeline import all_rows_of
 
-    names = report.fleet.drawn
+    rows, names = timeline.recorded.rows, report.fleet.drawn
+    hosts = {rows.hosts[rows.number(name)] for name in names}
 
-    def again() -> "Timeline | None":
+    def again() -> "Timeline | str":
+        count = sum(rows.count_of(number) for number, host in enumerate(rows.hosts) if host in hosts)
+        free = heap.free_bytes()
+        if free is not None and count * _BYTES_A_ROW > free:
+            return "those of the devices that stand for all would take more memory than is free."
         try:
             return all_rows_of(timeline, names)
-        except TraceError:
-            return None
+        except TraceError as error:
+            return str(error)
 
     return timeline.once("drawn", again)
 

@@ -59,6 +59,11 @@ class Rows:
         """Where the rows of device k stand."""
         return slice(int(self.first[device]), int(self.first[device + 1]))
 
+    def count_of(self, device: int) -> int:
+        """How many rows of its file those of device k stand for."""
+        its = self.of(device)
+        return its.stop - its.start if self.count is None else int(self.count[its].sum())
+
     @property
     def is_placed(self) -> NDArray[np.bool_]:
         """Which rows are on a device that is known, and not on `cpu:?`, shape (n,)."""

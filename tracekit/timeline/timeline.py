@@ -61,8 +61,8 @@ class Timeline:
     """A trace in order; of n rows, columns have shape (n,) and times are in ps.
 
     `trace` is the whole trace. `windows` (clock, name, start_ps, end_ps) are the only parts of it that count, in
-    a Timeline that `inside` or `narrowed` gave; None where all does. `extent` is, by clock, from when to when others
-    worked too, of a trace that holds some hosts of another (`all_rows_of`). Analyses change nothing here, and
+    a Timeline that `inside` or `narrowed` gave; None where all does. `reduced` is the one of which it holds some hosts
+    with all their rows (`all_rows_of`): its time and its steps are those of both. Analyses change nothing here, and
     threads may share it.
     """
 
@@ -72,10 +72,10 @@ class Timeline:
         windows: pd.DataFrame | None = None,
         whole: "Timeline | None" = None,
         origin: "Origin | None" = None,
-        extent: Mapping[str, Intervals] | None = None,
+        reduced: "Timeline | None" = None,
     ) -> None:
         self.trace = trace
-        self._extent = extent
+        self._reduced = reduced
         self.windows = windows
         self._whole = whole
         self._origin = origin
@@ -131,6 +131,12 @@ class Timeline:
         """The place of each row in the events of the trace."""
         return self.rows.at if self.windows is None else self._events_inside[1][self.rows.at]
 
+    @property
+    def place_recorded(self) -> Column:
+        """The place of each row in the events of all that was recorded."""
+        origin = self._origin or (self._whole and self._whole._origin)
+        return origin.kept[self.place] if origin else self.place
+
     @part
     def is_cut(self) -> NDArray[np.bool_]:
         """Which rows reach over an edge of their window, (n,): of those, not all is told here."""
@@ -144,7 +150,8 @@ class Timeline:
     def unions(self) -> Unions:
         """The merged intervals of each device and kind inside the windows."""
         if self.windows is None:
-            return unions(self.rows, self.trace.merged, self._extent)
+            windows = self._reduced.unions.windows if self._reduced else None
+            return unions(self.rows, self.trace.merged, windows)
         return self.whole.unions.inside(_by_clock(self.windows))
 
     @part
@@ -246,7 +253,8 @@ class Timeline:
             return steps_inside(self._origin.timeline.steps, step_of, self.unions.windows)
         spans = self.spans
         if self.windows is None:
-            return self._of_all_hosts(boundaries(spans, evidence_of(self)))
+            steps = self._of_all_hosts(boundaries(spans, evidence_of(self)))
+            return _with_steps_of(steps, self._reduced.steps) if self._reduced else steps
         spans = spans_inside(spans, _by_clock(self.windows), clock_of_hosts(self.whole.rows))
         steps = boundaries(spans, evidence_of(self))
         if steps.lacking or steps.table["host_start_ps"].isna().any():
@@ -343,9 +351,22 @@ class Timeline:
 def all_rows_of(timeline: Timeline, devices: Collection[str]) -> Timeline:
     """The Timeline of the hosts of some devices alone, with all their rows, of one of which rows were left out: as
     their files tell, which are read again. Raises TraceError where one cannot be read any more, or has changed."""
-    rows = timeline.rows
-    of_hosts = read_hosts(timeline.trace, sorted({rows.hosts[rows.number(device)] for device in devices}))
-    return Timeline(of_hosts.changed(source=timeline.trace.source), extent=timeline.unions.windows)
+    recorded = timeline.recorded
+    rows = recorded.rows
+    of_hosts = read_hosts(recorded.trace, sorted({rows.hosts[rows.number(device)] for device in devices}))
+    return Timeline(of_hosts.changed(source=timeline.trace.source), reduced=timeline)
+
+
+def _with_steps_of(own: StepBoundaries, others: StepBoundaries) -> StepBoundaries:
+    """The steps of others, as those of all hosts are, with the rows in them that some hosts have in their own: the k-th
+    of a clock, name and number is the k-th of all hosts."""
+    key = ["clock", "name", "step"]
+    tables = [
+        steps.table[key].assign(often=steps.table.groupby(key, dropna=False).cumcount()) for steps in (own, others)
+    ]
+    step_of = tables[0].merge(tables[1].reset_index(), how="left", on=[*key, "often"])["index"]
+    places = np.append(step_of.fillna(-1).to_numpy(np.int64), -1)
+    return StepBoundaries(others.table, places[own.step_of], others.nested, others.lacking)
 
 
 def evidence_of(timeline: Timeline) -> Evidence:

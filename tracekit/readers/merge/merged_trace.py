@@ -107,12 +107,13 @@ def merge(
 class Axis(NamedTuple):
     """By what the times of the files of a merged trace have their place: all count from `zero`; by host the name of its
     clock, if there are several `clocks`, how much its file begins after the first by its own clock, with the line that
-    corrects that (`places`), and where its file is read (`files`)."""
+    corrects that (`places`), and where its file is read (`files`), of which only some `steps` were, if not all."""
 
     zero: int
     clocks: Mapping[str, str]
     places: Mapping[str, tuple[int, Line]]
     files: Mapping[str, str] = {}
+    steps: Any = None
 
 
 def placed(traces: Mapping[str, Trace], axis: Axis) -> Trace:

@@ -50,8 +50,9 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     ink. A selection without device time gives a figure that says so. Where the hosts' clocks are not aligned, each
     clock starts at its own first event, and no lane compares devices.
     """
-    if selection.lacking or not selection.length_ps:
-        return on.blank(selection.lacking or "The selected range has zero length.")
+    lacking = selection.lacking or selection.timeline.left_out
+    if lacking or not selection.length_ps:
+        return on.blank(lacking or "The selected range has zero length.")
     drawn, rows, length = selection.drawn, selection.timeline.whole.rows, selection.length_ps
     if drawn:
         rows = selection.timeline.narrowed(None, drawn).whole.rows

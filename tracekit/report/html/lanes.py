@@ -81,13 +81,14 @@ class Lanes:
 def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int]) -> Lanes:
     """The lanes of a trace: devices in natural order, those not proven last, then hosts; `zero` is time 0 by clock.
 
-    The steps are those of `compared`: all of the trace, or windows of it. Only calls that started a row have a place.
+    The steps are those of `compared`: all of the trace, or windows of it, of which the timeline may hold a part. Only
+    calls that started a row have a place.
     """
     trace, rows, launch = timeline.trace, timeline.rows, timeline.launch
     # A row of the trace may be several of those inside the windows, cut to as many of them.
-    step = np.full(len(trace.events), -1, np.int32)
-    step[compared.place[::-1]] = compared.steps.step_of[::-1]
-    step = step[timeline.place]
+    step = np.full(len(timeline.recorded.trace.events), -1, np.int32)
+    step[compared.place_recorded[::-1]] = compared.steps.step_of[::-1]
+    step = step[timeline.place_recorded]
     order, places = _by_lane(rows)
     groups = [
         Group(

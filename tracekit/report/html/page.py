@@ -144,7 +144,7 @@ def _of_few(report: Report, fleet: Fleet, timeline: Timeline, limit: int) -> tup
     unlike, ordinary = ([*roles.index[is_it]] for is_it in (roles != "median", roles == "median"))
     devices, share = [*unlike[:1], *ordinary, *unlike[1:]], 1.0
     while True:
-        data = Markup(payload(report, timeline.narrowed(_windows(report, timeline, share), devices)))
+        data = Markup(payload(report, timeline.narrowed(_windows(report, timeline, share), devices), whole=timeline))
         if len(data) <= limit or share < _LEAST_SHARE:
             break
         if len(devices) > 2:

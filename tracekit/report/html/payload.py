@@ -81,15 +81,17 @@ _Columns = Mapping[str, Callable[[], NDArray[Any]]]
 _Band = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
-    """The script elements of the timeline's data; the page says what was left out to stay in `limit` bytes.
+def payload(report: Report, timeline: Timeline, limit: int = LIMIT, whole: Timeline | None = None) -> str:
+    """The script elements of the timeline's data; the page says what was left out to stay in `limit` bytes. Where the
+    timeline holds a part of what the report is of, `whole` is that of all.
 
     Times are integers in a unit that the header names (`unit_ps`: 1 ps, or 1 ns where all times are whole ones),
     counted from time 0 of their clock (model.time_zero). Where they would exceed 52 bits, the unit is coarser and they
     are rounded down, which the page says.
     """
     rounds = report.compared_rounds
-    compared = timeline if rounds is None else timeline.inside(rounds)
+    whole = whole or timeline
+    compared = whole if rounds is None else whole.inside(rounds)
     zero = time_zero(report).start_ps
     rows = lanes(timeline, compared, zero)
     memory = memory_lanes(report, timeline, rows.groups)

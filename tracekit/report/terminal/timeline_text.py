@@ -99,6 +99,8 @@ def timeline(report: Report, ordered: Timeline, on: Console, brief: bool = False
         *most,
         lanes=len(rows.devices) == 1 or not (brief or report.fleet),
         only=only,
+        # A timeline may hold the hosts of the drawn devices alone.
+        clock_of=report.clock_of if report.fleet else None,
     )
     lines: list[Text] = []
     for strip in by_clock[:MAX_CLOCKS]:
@@ -119,11 +121,12 @@ def strips(
     most_phases: int = MAX_PHASES,
     lanes: bool = True,
     only: Collection[str] | None = None,
+    clock_of: Mapping[str, str] | None = None,
 ) -> list[Strip]:
     """A timeline for each clock of `windows` (by clock, shape (n, 2) in ps) that has a length, `cells` wide at most.
 
     `phases` has name, start_ps and end_ps in order; a name may repeat. `extent` is the part to show, where there is one
-    clock; phases are shown only there too; `only` names the devices that stand for all.
+    clock; phases are shown only there too; `only` names the devices that stand for all, whose clocks are in `clock_of`.
     Lanes stand below their device where there are at most MAX_LANES of them.
     """
     by_clock = []
@@ -140,7 +143,8 @@ def strips(
         # An unknown device is idle nowhere: it has a line only where it did something.
         lines = [line for line in lines if line.level.any() or is_known(line.label)]
         marks, more = _phases(phases, edges, most_phases) if alone else ((), 0)
-        by_clock.append(Strip(clock, edges, tuple(lines), marks, (len(mine) - len(drawn), more)))
+        devices = len(mine) if clock_of is None else sum(alone or own == clock for own in clock_of.values())
+        by_clock.append(Strip(clock, edges, tuple(lines), marks, (devices - len(drawn), more)))
     return by_clock
 
 
