@@ -14,7 +14,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -95,7 +95,7 @@ class HostTrace:
     capture: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     is_fitted: bool = False
-    place: str = ""
+    place: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

@@ -247,9 +247,8 @@ def write(
     Without the `timeline` of its trace, as for a report that was loaded: no picture, no intervals.parquet, and a page
     without its timeline. Of one of which rows were left out: no intervals.parquet, and of a fleet's devices those that
     stand for all, read again (`drawn`). Without matplotlib: no picture. `progress` is called with each step. Raises
-    TracekitError if
-    `out` lies in the trace's own directory, where nothing is ever written, or if it cannot be written. A file outside a
-    log directory has no directory of its own, and a trace that came from no file has none.
+    TracekitError if `out` lies in the trace's own directory, where nothing is ever written, or if it cannot be written.
+    A file outside a log directory has no directory of its own, and a trace that came from no file has none.
     """
     if report.trace.source:
         refuse_inside(out, report.trace.source)
