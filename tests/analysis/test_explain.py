@@ -146,6 +146,15 @@ def test_a_task_follows_what_it_needs_and_is_given_it_in_the_order_it_names(thre
     assert order == ["a", "b", "c", "d"]
 
 
+def test_a_task_stands_behind_what_it_is_after_and_is_not_given_it():
+    order: list[str] = []
+    late = noting_task(order, "late")._replace(after=("early",))
+    assert run([late, noting_task(order, "early")], threads=2)["late"] == ("late",)
+    assert order == ["early", "late"]
+    with pytest.raises(ValueError, match="late needs early"):
+        run([late])
+
+
 def test_a_free_thread_takes_the_first_task_whose_needs_are_met():
     order: list[str] = []
     todo = [
@@ -215,5 +224,5 @@ def test_with_one_thread_what_a_task_raises_ends_it():
 def test_every_analysis_needs_only_what_stands_before_it():
     before: set[str] = set()
     for task in ANALYSES:
-        assert set(task.needs) <= before
+        assert {*task.needs, *task.after} <= before
         before.add(task.name)

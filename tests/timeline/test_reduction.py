@@ -124,12 +124,17 @@ def test_the_figures_of_real_traces_are_those_of_all_their_rows(case):
     assert_alike(analyse(trace), analyse(small))
 
 
+def simulated(job: Job, seed: int, folder: Path, trace_format: str = "xspace") -> tuple[Timeline, Timeline]:
+    """The Timelines of hosts with clocks of their own that ran a job: of all rows, and of those that are left."""
+    truth = Truth(job)
+    path = FORMATS[trace_format](truth, folder / trace_format, recorder("hosts", seed, truth.job.ranks))
+    return timeline_of(path), timeline_of(path, reduction=Reduction(reduced))
+
+
 @pytest.mark.parametrize("trace_format", FORMATS)
 @pytest.mark.parametrize("seed", [3, 6, 103, 108])
 def test_hosts_with_clocks_of_their_own_give_the_same_reduced(trace_format, seed, tmp_path):
-    truth = Truth(random_job(seed))
-    path = FORMATS[trace_format](truth, tmp_path / trace_format, recorder("hosts", seed, truth.job.ranks))
-    whole, small = timeline_of(path), timeline_of(path, reduction=Reduction(reduced))
+    whole, small = simulated(random_job(seed), seed, tmp_path, trace_format)
     assert small.left_out
     assert len(small.trace.events) < len(whole.trace.events) == small.trace.row_count
     assert_alike(analyse(whole), analyse(small))
@@ -164,9 +169,7 @@ def assert_all_rows(whole: Timeline, again: Timeline, devices: Collection[str]) 
 @pytest.mark.parametrize("trace_format", FORMATS)
 @pytest.mark.parametrize("seed", [3, 6, 103, 108])
 def test_all_rows_of_hosts_with_clocks_of_their_own_are_read_again(trace_format, seed, tmp_path):
-    truth = Truth(random_job(seed))
-    path = FORMATS[trace_format](truth, tmp_path / trace_format, recorder("hosts", seed, truth.job.ranks))
-    whole, small = timeline_of(path), timeline_of(path, reduction=Reduction(reduced))
+    whole, small = simulated(random_job(seed), seed, tmp_path, trace_format)
     devices = [name for name, is_placed in zip(small.rows.devices, small.rows.placed, strict=True) if is_placed][::3]
     again = all_rows_of(small, devices)
     assert 0 < len(again.trace.events) < len(whole.trace.events)
@@ -180,7 +183,7 @@ def assert_drawn_alike(whole: Timeline, small: Timeline) -> Report:
     assert again is drawn(small, report) is not None  # read once
     assert report.fleet is not None
     assert_all_rows(whole, again, report.fleet.drawn)
-    assert page(report, again, small) == page(report, whole)
+    assert page(report, again) == page(report, whole)
     console = Console(file=io.StringIO(), width=100, force_terminal=False)
     assert timeline_text.timeline(report, again, console) == timeline_text.timeline(report, whole, console)
     return report
@@ -213,10 +216,7 @@ def test_rows_on_the_page_of_a_fleet_are_of_the_steps_of_its_report(run):
 
 @pytest.mark.parametrize("seed", [1, 5, 7, 10])  # in which the devices that are drawn begin or end later than others
 def test_rows_of_devices_that_stand_for_all_are_of_the_steps_of_all(seed, tmp_path):
-    truth = Truth(many_ranks(seed))
-    path = FORMATS["xspace"](truth, tmp_path / "run", recorder("hosts", seed, truth.job.ranks))
-    whole, small = timeline_of(path), timeline_of(path, reduction=Reduction(reduced))
-    assert_drawn_alike(whole, small)
+    assert_drawn_alike(*simulated(many_ranks(seed), seed, tmp_path))
 
 
 def many_ranks(seed: int, ranks: int = 18) -> Job:
@@ -262,9 +262,7 @@ def test_the_page_of_a_reduced_fleet_has_a_timeline_unless_its_files_are_gone_or
 
 
 def test_few_devices_of_which_rows_were_left_out_have_no_timeline_and_that_is_said(tmp_path):
-    truth = Truth(random_job(3))
-    path = FORMATS["xspace"](truth, tmp_path / "run", recorder("hosts", 3, truth.job.ranks))
-    small = timeline_of(path, reduction=Reduction(reduced))
+    _, small = simulated(random_job(3), 3, tmp_path)
     report = tracekit.report(small, tmp_path / "out")
     assert not (tmp_path / "out" / "gantt.png").exists()
     assert "only of more than 16 devices some stand for all" in report.notes[-1]
@@ -272,8 +270,15 @@ def test_few_devices_of_which_rows_were_left_out_have_no_timeline_and_that_is_sa
     assert any("Rows of compute were left out" in " ".join(text.get_text().split()) for text in blank.texts)
 
 
+def test_kinds_of_the_user_go_with_no_reduction(run, tmp_path):
+    (tmp_path / "kinds.toml").write_text("")
+    with pytest.raises(TracekitError, match="Give one of them"):
+        read(run, kinds=tmp_path / "kinds.toml", reduction=Reduction(reduced))
+
+
 def test_steps_that_were_read_alone_are_read_again_alone(run):
     whole, small = (timeline_of(run, steps=(1, 2), reduction=how) for how in (None, Reduction(reduced)))
+    assert small.left_out
     devices = small.rows.devices[::100]
     assert_all_rows(whole, all_rows_of(small, devices), devices)
 

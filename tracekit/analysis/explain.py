@@ -62,8 +62,8 @@ def _of_rows(
     return withheld(missing or timeline.left_out, analysis, timeline)
 
 
-# Of a large trace it holds the most memory, and for as long as all others but host_api take beside it.
-HOLDS_MOST = ("critical_path",)
+# What stands behind the critical path: of a large trace that holds the most memory, and takes as long as all others.
+BEHIND_PATH = ("critical_path",)
 
 # Every analysis: a function of the timeline and of earlier results. What takes longest comes as early as it may begin.
 ANALYSES = (
@@ -108,7 +108,7 @@ ANALYSES = (
         "host_api",
         lambda timeline, completeness, idle: _of_rows(lambda whole: host_api(whole, idle.gaps), timeline, completeness),
         ("completeness", "idle"),
-        HOLDS_MOST,
+        BEHIND_PATH,
     ),
 )
 

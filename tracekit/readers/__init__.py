@@ -105,11 +105,13 @@ def read(
     `readers.step_range` says. An `executor` (`concurrent.futures`), of
     processes or of Dask, reads the files of a run beside each other and hands over their summaries, so the trace is the
     same; its workers have to see the files, and fetch those at a URL themselves. A file whose worker dies is lost as a
-    damaged one is. A `reduction` makes each of several traces smaller before they are joined. Raises TraceError if
-    nothing is there, if nothing of it is whole, if there is no run of that name,
-    or with `strict` if anything is damaged or a rank has no file, and TracekitError where there are no such `steps`.
+    damaged one is. A `reduction` makes each of several traces smaller before they are joined, and takes no `kinds`.
+    Raises TraceError if nothing is there, if nothing of it is whole, if there is no run of that name, or with `strict`
+    if anything is damaged or a rank has no file, and TracekitError where there are no such `steps`.
     """
     place = path_of(source)
+    if kinds and reduction:
+        raise TracekitError("A reduction leaves out rows of compute, which kinds may call otherwise. Give one of them.")
     own = rules.read(kinds) if kinds else ()
     how = _How(executor, None if steps is None else step_range.checked(steps), reduction)
     with _located(place, run) as (tree, origin):
@@ -128,8 +130,7 @@ def read(
         trace = _named(trace, tree)
     unused = rules.unused(trace.events, own)
     trace = trace.changed(
-        # Whose rows are read again has no rules of the user.
-        **({"events": rules.apply(trace.events, own), "axis": None} if own else {}),
+        **({"events": rules.apply(trace.events, own)} if own else {}),
         source=spelt(os.fspath(source if isinstance(place, Path) else place)),
         notes=tuple(map(spelt, (*trace.notes, *unused))),
     )

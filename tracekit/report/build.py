@@ -15,7 +15,7 @@ from tracekit.analysis.advice import Finding, advice, compiled
 from tracekit.analysis.classification import guessed, known_by
 from tracekit.analysis.collectives import Collectives, collectives
 from tracekit.analysis.completeness import Completeness, completeness, withheld
-from tracekit.analysis.explain import HOLDS_MOST, Task, explanation, tasks, threads
+from tracekit.analysis.explain import BEHIND_PATH, Task, explanation, tasks, threads
 from tracekit.analysis.explain import run as run_tasks
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.machine import machine
@@ -110,7 +110,7 @@ def analyse(
             Task("known_by", lambda: known_by(timeline)),
             Task("guessed", lambda: guessed(timeline)),
             *(
-                Task(name, partial(table, timeline, looked_at, is_steady, phase_results), ("steps",), HOLDS_MOST)
+                Task(name, partial(table, timeline, looked_at, is_steady, phase_results), ("steps",), BEHIND_PATH)
                 for name, table in (("operations", _operations), ("shared busy", _shared_busy))
             ),
         ],

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _PICTURE = "gantt.png"
 _DATA = ("report.md", "summary.json", "overlap.csv", "frames/")
 # What a report of all of a trace takes beyond its frames, as a multiple of these: of five million events of eight GPUs
-# 1.99, of six million of 61 hosts 2.00. None that memory may hold is to be refused.
+# 3.2, of six million of 61 hosts 2.00. None that memory may hold is to be refused.
 _TIMES_THE_TRACE = 1.9
 # The same of compute that is told merged, of 1,021 hosts.
 _TIMES_MERGED = 0.7
@@ -267,9 +267,9 @@ def _write(
     from tracekit.report.markdown import markdown
     from tracekit.units import revealed
 
-    shown = part.of(timeline) if part and timeline else timeline
-    of_rows = drawn(shown, report) if shown else None
-    picture = _PICTURE if of_rows and not _no_picture() else None
+    lanes = drawn(timeline, report) if timeline else None
+    shown = part.of(lanes) if part and lanes else lanes
+    picture = _PICTURE if lanes and not _no_picture() else None
     breakdowns = [report.whole, *report.parts.values()]
     overlap = pd.concat([each.overlap.assign(phase=each.label) for each in breakdowns], ignore_index=True)
     for name in overlap.select_dtypes(["str", "object", "category"]):
@@ -281,24 +281,22 @@ def _write(
             progress("tables")
             tables = []
             # First, as it holds most: of 600,000 names 130 MB, which would stand beside those of the page.
-            if shown and not shown.left_out:
+            if shown and shown.reduced is None:
                 tables.append(aside.submit(_write_table, shown.rows.events, draft / "intervals.parquet"))
             tables += [
                 aside.submit(storage.write, report.summary(), report, draft),
                 aside.submit(overlap.to_csv, draft / "overlap.csv", index=False),
             ]
-            if of_rows and picture:
+            if lanes and picture:
                 from tracekit.report.figures.figure import draw
                 from tracekit.report.figures.selection import select
 
                 progress("timeline")
-                draw(select(timeline if of_rows is shown and timeline else of_rows, report, part), "gantt").save(
-                    draft / picture
-                )
+                draw(select(lanes, report, part), "gantt").save(draft / picture)
                 heap.give_back()
             (draft / "report.md").write_text(markdown(report, picture), "utf-8")
             progress("page")
-            (draft / "report.html").write_text(page(report, of_rows, shown), "utf-8")
+            (draft / "report.html").write_text(page(report, shown), "utf-8")
             for table in tables:
                 table.result()
     except OSError as error:

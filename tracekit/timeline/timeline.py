@@ -75,7 +75,7 @@ class Timeline:
         reduced: "Timeline | None" = None,
     ) -> None:
         self.trace = trace
-        self._reduced = reduced
+        self.reduced = reduced
         self.windows = windows
         self._whole = whole
         self._origin = origin
@@ -150,7 +150,7 @@ class Timeline:
     def unions(self) -> Unions:
         """The merged intervals of each device and kind inside the windows."""
         if self.windows is None:
-            windows = self._reduced.unions.windows if self._reduced else None
+            windows = self.reduced.unions.windows if self.reduced else None
             return unions(self.rows, self.trace.merged, windows)
         return self.whole.unions.inside(_by_clock(self.windows))
 
@@ -254,7 +254,7 @@ class Timeline:
         spans = self.spans
         if self.windows is None:
             steps = self._of_all_hosts(boundaries(spans, evidence_of(self)))
-            return _with_steps_of(steps, self._reduced.steps) if self._reduced else steps
+            return _with_steps_of(steps, self.reduced.steps) if self.reduced else steps
         spans = spans_inside(spans, _by_clock(self.windows), clock_of_hosts(self.whole.rows))
         steps = boundaries(spans, evidence_of(self))
         if steps.lacking or steps.table["host_start_ps"].isna().any():

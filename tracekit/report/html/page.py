@@ -57,13 +57,14 @@ _SHORT = {
 }
 
 
-def page(report: Report, timeline: Timeline | None = None, whole: Timeline | None = None) -> str:
+def page(report: Report, timeline: Timeline | None = None) -> str:
     """The page of `report`, a document by itself.
 
     `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline, and
-    nothing leads into it. Where it holds but the devices that are drawn, `whole` is that of all.
+    nothing leads into it.
     """
-    cells = Markup(heat.heat_map(report.fleet, whole or timeline) if report.fleet else "")
+    of_all = timeline and (timeline.reduced or timeline)
+    cells = Markup(heat.heat_map(report.fleet, of_all) if report.fleet else "")
     some = None
     if timeline is None:
         data = None
