@@ -13,6 +13,7 @@ from pathlib import Path
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _LARGE_BYTES = 16 << 20
 _COLLECT_FROM = 100_000
+_WORTH_BYTES = 32 << 20
 
 
 @cache
@@ -41,9 +42,12 @@ def suit_a_command() -> None:
     atexit.register(gc.freeze)
 
 
-def give_back() -> None:
+def give_back(freed_bytes: int = _WORTH_BYTES) -> None:
     """Return to the system what is free: glibc and Arrow keep it, at 5 M events half of what the process holds once the
-    trace is analysed, and what comes next would stand on top of it. It takes 30 ms."""
+    trace is analysed, and what comes next would stand on top of it. It takes 3 to 30 ms, which less than 32 MB are not
+    worth, if it is told that so much has been freed."""
+    if freed_bytes < _WORTH_BYTES:
+        return
     import ctypes
 
     if arrow := sys.modules.get("pyarrow"):

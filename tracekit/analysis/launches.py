@@ -137,7 +137,8 @@ def launches(timeline: Timeline) -> Launches:
     elif not any(timeline.rows.placed) or not (devices or is_linked.any()):
         lacking = "No work of a device is linked to a host launch, so delays and queues are not known."
     errors = timeline.clock_errors
-    call_starts = calls["start_ps"].to_numpy()
+    call_starts, call_names = calls["start_ps"].to_numpy(), calls["name"].cat
+    call_codes = call_names.codes.to_numpy()
     rows_of_launch = np.bincount(launch[launch >= 0], minlength=len(calls))
     start_several = bool((rows_of_launch > 1).any())
     launched = rows_of_launch if begins_here.all() else np.bincount(launch[is_linked], minlength=len(calls))
@@ -153,7 +154,7 @@ def launches(timeline: Timeline) -> Launches:
     for device in devices:
         work = _work(whole, device, start_several, call_starts, begins_here, windows_of[device])
         unlinked = int(((launch[rows.of(device)] < 0) & begins_here[rows.of(device)]).sum())
-        delays.append((work.launch[work.here], (work.start - work.call_time)[work.here]))
+        delays.append((call_codes[work.launch[work.here]], (work.start - work.call_time)[work.here]))
         by_device.append((rows.devices[device], *_delays(delays[-1][1]), unlinked))
         line, means, bound_of_device = queue(rows, work, min(SLOTS, max(MOST_DEPTHS // len(devices), 1)))
         queues.append(line)
@@ -164,7 +165,7 @@ def launches(timeline: Timeline) -> Launches:
         tiny_by_device.append(line)
     return Launches(
         frame(BY_DEVICE_COLUMNS, by_device),
-        frame(BY_CALL_COLUMNS, _by_call(calls, delays)),
+        frame(BY_CALL_COLUMNS, _by_call(list(call_names.categories), delays)),
         frame(QUEUE_COLUMNS, queues),
         _depth(depth),
         frame(BOUND_COLUMNS, bound),
@@ -220,17 +221,15 @@ def _delays(delay: NDArray[np.int64]) -> tuple[int, int, int | None, int | None,
 
 
 def _by_call(
-    launches: pd.DataFrame, delays: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+    names: Sequence[str], delays: Sequence[tuple[NDArray[np.integer[Any]], NDArray[np.int64]]]
 ) -> list[tuple[Any, ...]]:
-    """The delays by name of the host call, the most frequent first; each device gives its launches and delays."""
-    names = launches["name"].cat
-    no_values = np.empty(0, np.int64)
-    launch, delay = (
-        (np.concatenate([no_values, *column]) for column in zip(*delays, strict=True)) if delays else (no_values,) * 2
-    )
-    code = names.codes.to_numpy()[launch]
-    places = enumerate(places_of(code, len(names.categories)))
-    table = [(str(names.categories[call]), *_delays(delay[of_call])) for call, of_call in places if len(of_call)]
+    """The delays by name of the host call, the most frequent first; each device gives the codes of its launches' names
+    and their delays."""
+    if not delays:
+        return []
+    code, delay = (np.concatenate(column) for column in zip(*delays, strict=True))
+    places = zip(names, places_of(code, len(names)), strict=True)
+    table = [(str(name), *_delays(delay[of_call])) for name, of_call in places if len(of_call)]
     return sorted(table, key=lambda entry: (-entry[1], entry[0]))
 
 

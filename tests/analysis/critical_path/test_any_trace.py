@@ -96,7 +96,7 @@ def ends_of_steps(dag, cuts, op, what):
             bounds.append(end(dag.predecessor[i]) + lag)
         else:
             bounds.append(min(lag, int(dag.start[i]) - s))
-        bounds += [end(x) for x in dag.extra[dag.extra_first[i] : dag.extra_first[i + 1]] if x in nodes]
+        bounds += [end(x) for x in dag.extra_from[dag.extra_to == i] if x in nodes]
         if dag.launch[i] in nodes:
             since = int(dag.start[i]) - max(int(dag.start[dag.launch[i]]), s)
             latency = 0 if what.prompt else min(int(dag.latency_ps[dag.device[i]]), since)

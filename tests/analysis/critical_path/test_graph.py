@@ -36,7 +36,7 @@ def waits_for(dag) -> list[tuple[int, ...]]:
     """What each node has to see ended, its queue's or thread's predecessor first; nodes by number."""
     prerequisites = []
     for node in range(len(dag.start)):
-        extra = dag.extra[dag.extra_first[node] : dag.extra_first[node + 1]].tolist()
+        extra = dag.extra_from[dag.extra_to == node].tolist()
         prerequisites.append(tuple([dag.predecessor[node], *extra] if dag.predecessor[node] >= 0 else extra))
     return prerequisites
 

@@ -308,29 +308,30 @@ def test_steps_of_several_runs_have_the_lengths_that_their_own_run_gives():
 @st.composite
 def readers(draw):
     """Runs of nodes, each of which may wait for two earlier ones of its run, and by further edges for others."""
-    first, predecessor, launch, edge_first, edge = [0], [], [], [0], []
+    first, predecessor, launch, edge_to, edge_from = [0], [], [], [], []
     for nodes in draw(st.lists(st.integers(0, 9), min_size=1, max_size=3)):
         for node in range(nodes):
             earlier = st.integers(-1, node - 1)
             predecessor.append(draw(earlier))
             launch.append(draw(earlier))
-            edge += [x for x in draw(st.lists(earlier, max_size=3)) if x >= 0]
-            edge_first.append(len(edge))
+            waited = [x for x in draw(st.lists(earlier, max_size=3)) if x >= 0]
+            edge_to += [len(predecessor) - 1] * len(waited)
+            edge_from += waited
         first.append(len(predecessor))
-    return tuple(np.array(column, np.int32) for column in (first, predecessor, launch, edge_first, edge))
+    return tuple(np.array(column, np.int32) for column in (first, predecessor, launch, edge_to, edge_from))
 
 
 @settings(max_examples=100)
 @given(readers())
 def test_no_more_times_are_kept_than_are_still_to_be_read_and_none_is_overwritten_before(plan_columns):
-    first, predecessor, launch, edge_first, edge = plan_columns
+    first, predecessor, launch, edge_to, edge_from = plan_columns
     slot, live = slots_of_nodes(*plan_columns)
     most = 0
     for base, end in pairwise(first.tolist()):
         read_until = {
             base + int(x): p
             for p in range(base, end)
-            for x in (predecessor[p], launch[p], *edge[edge_first[p] : edge_first[p + 1]])
+            for x in (predecessor[p], launch[p], *edge_from[edge_to == p])
             if x >= 0
         }
         for p in range(base, end):

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import heap
 from tracekit import intervals as iv
 from tracekit.analysis.critical_path.dependencies import (
     Edges,
@@ -46,6 +47,8 @@ LATENCY_FROM_ROWS = 10
 # A shortest delay of which more passes once the call has returned is a wait for something: it was 30 us in all on an
 # MI300X, 40 to 80 us on CPU devices, and less on NVIDIA's GPUs (host_times.PROMPT_PS).
 LONGEST_LATENCY_PS = 100_000_000
+# So many bytes of each call `calls` has held, and freed.
+_OF_A_CALL = 100
 EDGE_COLUMNS = {"edge": "str", "edges": "int64", "dropped": "int64"}
 
 
@@ -85,7 +88,7 @@ DEPENDENCIES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Graph:
     """N nodes and what each had to wait for; times in ps.
 
@@ -97,9 +100,9 @@ class Graph:
 
     `predecessor` (N,): what its queue or thread had to end before it; `lag_ps` (N,): the host's work between, or,
     negative, its lead; without a predecessor the host's work since the trace began. `launch` (N,): the call that had to
-    begin before it, by `latency_ps` (d + 1,) of its `device` (N,), which is d for the host. `call_ps`
-    (N,), or (0,) if it is 0 for all: for how long that call ran before its row started, if it was slow. `extra`:
-    further nodes that had to end, those of node i in extra[extra_first[i]:extra_first[i + 1]]. -1: none.
+    begin before it, by `latency_ps` (d + 1,) of its `device` (N,), which is d for the host. `call_ps` (N,), or (0,) if
+    it is 0 for all: for how long that call ran before its row started, if it was slow. `extra_to` (x,), in order: nodes
+    that waited for further ones, and `extra_from` (x,): for which. -1: none.
 
     `instance` (N,): the collective that a row is a member of, -1 for none. Its transfer begins when its last member has
     started, at `gate` (m,) ps; `members` (m,) counts them, 1
@@ -124,8 +127,8 @@ class Graph:
     launch: NDArray[np.int32]
     latency_ps: Column
     call_ps: Column
-    extra_first: NDArray[np.int32]
-    extra: NDArray[np.int32]
+    extra_to: NDArray[np.int32]
+    extra_from: NDArray[np.int32]
     instance: NDArray[np.int32]
     gate: Column
     members: NDArray[np.int32]
@@ -145,13 +148,14 @@ class Graph:
         """The nodes that are ends of steps."""
         return slice(int(self.first[2]) - len(self.ended), int(self.first[2]))
 
-    def without_edges(self) -> "Graph":
-        """The nodes without what they wait for: what is left to know of them once there is a plan."""
-        int16s, int32s, int64s = np.zeros(0, np.int16), np.zeros(0, np.int32), np.zeros(0, np.int64)
-        return replace(
-            self, clock=int16s, predecessor=int32s, lag_ps=int64s, launch=int32s, call_ps=int64s, extra_first=int32s,
-            extra=int32s, order=int32s,
-        )  # fmt: skip
+    def forget_order(self) -> None:
+        """Give up the order of the nodes: once there are runs, theirs stands in them."""
+        self.clock, self.order = np.zeros(0, np.int16), np.zeros(0, np.int32)
+
+    def forget_edges(self) -> None:
+        """Give up what the nodes wait for: once there is a plan, it has that."""
+        self.predecessor, self.launch, self.extra_to, self.extra_from = (np.zeros(0, np.int32) for _ in range(4))
+        self.lag_ps, self.call_ps = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def source(self, node: int) -> tuple[str, int]:
         """Where a node comes from that is no end of a step: `launches` and its place, `syncs` and its place among the
@@ -173,6 +177,7 @@ def graph(timeline: Timeline) -> Graph:
     """
     rows, trace = timeline.rows, timeline.trace
     sources = _sources(timeline)
+    heap.give_back(_OF_A_CALL * len(sources.host.start))
     host, queues, first = sources.host, sources.queues, sources.first
     waits, row_nodes = slice(int(first[1]), int(first[2])), slice(int(first[3]), int(first[4]))
     start, end = _times(sources)
@@ -187,14 +192,15 @@ def graph(timeline: Timeline) -> Graph:
     rank[order] = np.arange(len(order), dtype=np.int32)
 
     tally = _Tally()
-    extra_first, extra = _valid_edges(start, end, rank, edges, tally)
+    extra_to, extra_from = _valid_edges(start, end, rank, edges, tally)
     ended_after = _thread_order(sources)[first[2] - len(host.mark) : first[2]]
     predecessor, lag_ps = _order_edges(sources, drained, start, end, rank, tally)
     _keep_begins(sources, edges[Dependency.THREAD_WAIT], wait_start, end, predecessor, lag_ps)
     sources = sources.without_order()
     host, queues = sources.host, sources.queues
     launch, instance = np.full(len(order), -1, np.int32), np.full(len(order), -1, np.int32)
-    has_extra = extra_first[row_nodes] < extra_first[row_nodes.start + 1 : row_nodes.stop + 1]
+    has_extra = np.zeros(len(rows), bool)
+    has_extra[extra_to[(extra_to >= row_nodes.start) & (extra_to < row_nodes.stop)] - row_nodes.start] = True
     ranks = rank[: first[1]], rank[row_nodes]
     launch[row_nodes], latency_ps = _launch_edges(rows, timeline.timed_launch, trace.launches, ranks, has_extra, tally)
     call_ps = _slow_calls(launch[row_nodes], trace.launches, rows, row_nodes)
@@ -211,7 +217,7 @@ def graph(timeline: Timeline) -> Graph:
     begin = np.append(start[: first[1]], wait_start)[: len(is_blank)]
     blank_waits = int((is_blank & _begin_inside(sources, begin)).sum()) if is_blank.any() else 0
     return Graph(
-        first, start, end, kind, clock, device, predecessor, lag_ps, launch, latency_ps, call_ps, extra_first, extra,
+        first, start, end, kind, clock, device, predecessor, lag_ps, launch, latency_ps, call_ps, extra_to, extra_from,
         instance, gate, members, order, clocks, tally.table(), blank_waits, queues.pair, sources.returns,
         np.append(host.flow, host.flow[sources.returns]).astype(np.int32), host.times,
         sources.marks["step"].to_numpy(), ended_after,
@@ -440,7 +446,7 @@ class _Tally:
 def _valid_edges(
     start: Column, end: Column, rank: NDArray[np.int32], edges: dict[Dependency, Edges], tally: _Tally
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The further predecessors of all nodes, as offsets (N + 1,) and numbers."""
+    """The nodes that wait for further ones, in order, and these."""
     preds, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for name, (pred, node) in edges.items():
         valid = (end[pred] <= start[node]) & (rank[pred] < rank[node])
@@ -449,10 +455,7 @@ def _valid_edges(
         nodes.append(node[valid])
     pred, node = np.concatenate(preds), np.concatenate(nodes)
     by_node = np.argsort(node, kind="stable")
-    offsets = np.zeros(len(start) + 1, np.int32)
-    np.add.at(offsets, node + 1, 1)  # few of millions: np.bincount's counts would be twice as wide
-    np.cumsum(offsets, out=offsets)
-    return offsets, pred[by_node].astype(np.int32)
+    return node[by_node].astype(np.int32), pred[by_node].astype(np.int32)
 
 
 def _order_edges(

@@ -100,7 +100,7 @@ def walk_paths(
     What a thread of the host did in a stretch, before a call or after its last one in a step, is left open: such a
     piece is `unrecorded`, and stands among the pieces of each step, kept or not.
     """
-    begin, finish, first, first_step, step_end, node, step, predecessor, lag, _, delay, length, _, _ = plan[:14]
+    begin, finish, first, first_step, step_end, node, step, predecessor, lag, _, _, _, delay, length = plan[:14]
     cause, cause_kind, slack = plan[14:]
     start, end, kind, instance, is_alone, op, latency_ps, device = nodes
     # The numbers of Part.

@@ -1,12 +1,13 @@
 """Replays the steps: how long each would take if some of what held its work up took no time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit import heap
 from tracekit.analysis.critical_path.graph import CALL, WORK, Graph
 from tracekit.jit import loop
 
@@ -27,6 +28,8 @@ QUEUE_GAP_PS = 10_000_000
 AFTER_END, AFTER_BEGIN, NO_CAUSE, QUEUED = 0, 1, 2, 3
 # The step that needs a node: it is told by when the node ended; and there is none, whenever that was.
 BY_TIME, OF_NONE = -1, -2
+# A launch that was over when the run began.
+OVER = -2
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,10 @@ class Plan(NamedTuple):
     the graph. `step` (p,): the first step that needs it and did not end before it, -1 for
     none.
 
-    `predecessor`, `launch` (p,): the places, from the run's first, of what it waits for, -1 for none and for what was
-    over when the run began; `lag_ps`, `delay_ps` (p,): what lies between. `edge_first` (p + 1,), `edge`: the places of
-    further nodes that had to end. `length_ps` (p,): how long it worked; for a member of a collective, its transfer.
+    `predecessor`, `launch` (p,): the places, from the run's first, of what it waits for, -1 for none; of what was over
+    when the run began, -1 and OVER. `lag_ps`, `delay_ps` (p,): what lies between. `edge_to`, `edge_from` (e,): the
+    nodes that waited for further ones, in order, and the places of these from the run's first. `length_ps` (p,): how
+    long it worked; for a member of a collective, its transfer.
 
     `cause` (p,): the place of that which held it up last, by the measured times, and `cause_kind` (p,) how. `slack_ps`
     (p,) is what was left until it started: the queue's gap if it is QUEUED, else nothing explains it.
@@ -73,33 +77,45 @@ class Plan(NamedTuple):
     predecessor: NDArray[np.int32]
     lag_ps: Column
     launch: NDArray[np.int32]
+    edge_to: NDArray[np.int32]
+    edge_from: NDArray[np.int32]
     delay_ps: Column
     length_ps: Column
-    edge_first: NDArray[np.int32]
-    edge: NDArray[np.int32]
     cause: NDArray[np.int32]
     cause_kind: NDArray[np.int8]
     slack_ps: Column
 
 
-def plan(graph: Graph, runs: Runs) -> Plan:
-    """The plan of runs of steps."""
+def plan(graph: Graph, runs: Runs, *, is_last_use: bool = False) -> Plan:
+    """The plan of runs of steps.
+
+    With `is_last_use` the graph loses what its nodes wait for as soon as the plan has it: of a million rows, 50 MB less
+    at once.
+    """
     first, node = loop(nodes_of_runs, len(graph.order))(
         (graph.order, graph.start, graph.end, graph.clock),
         (runs.start, runs.end, runs.clock),
         len(graph.clocks),
         (graph.step_ends.start, graph.step_ends.stop),
     )
+    if is_last_use:
+        graph.forget_order()
     step = loop(steps_of_nodes, len(node))(
         (runs.end, runs.first_step, runs.step_end, runs.step_of), first, node, graph.end
     )
-    waits = (
-        graph.predecessor, graph.lag_ps, graph.launch, graph.latency_ps, graph.device, graph.extra_first, graph.extra,
-        graph.call_ps,
+    runs = replace(runs, step_of=np.zeros(0, np.int32))
+    edges = graph.predecessor, graph.lag_ps, graph.launch, graph.extra_to, graph.extra_from
+    waits = loop(waits_of_nodes, len(node))((runs.start, first, node), (graph.start, graph.end), edges)
+    freed, call_ps = sum(column.nbytes for column in edges), graph.call_ps
+    del edges
+    if is_last_use:
+        graph.forget_edges()
+        heap.give_back(freed)
+    nodes = (
+        graph.start, graph.end, graph.kind, graph.instance, graph.gate, graph.device, graph.latency_ps, call_ps,
     )  # fmt: skip
-    nodes = (graph.start, graph.end, graph.kind, graph.instance, graph.gate)
-    columns = loop(plan_columns, len(node))((runs.start, runs.end, first, node), nodes, waits)
-    return Plan(runs.start, runs.end, first, runs.first_step, runs.step_end, node, step, *columns)
+    causes = loop(causes_of_nodes, len(node))((runs.start, runs.end, first, node), nodes, waits)
+    return Plan(runs.start, runs.end, first, runs.first_step, runs.step_end, node, step, *waits, *causes)
 
 
 def nodes_of_runs(
@@ -171,84 +187,102 @@ def steps_of_nodes(runs: Arrays, first: Column, node: NDArray[np.int32], end: Co
     return step
 
 
-def plan_columns(
-    runs: Arrays, nodes: Arrays, waits: Arrays
-) -> tuple[
-    NDArray[np.int32], Column, NDArray[np.int32], Column, Column, NDArray[np.int32], NDArray[np.int32],
-    NDArray[np.int32], NDArray[np.int8], Column,
-]:  # fmt: skip
-    """The columns of the plan from `predecessor` on; `runs` holds start, end, first and node."""
-    begin, finish, first, node = runs
-    start, end, kind, instance, gate = nodes
-    predecessor, lag, launch, latency, device, extra_first, extra, call = waits
-    count, edges = len(node), 0
+def waits_of_nodes(
+    runs: Arrays, nodes: Arrays, edges: Arrays
+) -> tuple[NDArray[np.int32], Column, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """The columns of the plan from `predecessor` to `edge_from`; `runs` holds start, first and node."""
+    begin, first, node = runs
+    start, end = nodes
+    predecessor, lag, launch, extra_to, extra_from = edges
+    count, total = len(node), 0
     place_before, place_launch = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
-    lag_in_run, delay, length = np.zeros(count, np.int64), np.zeros(count, np.int64), np.empty(count, np.int64)
-    cause, cause_kind = np.full(count, -1, np.int32), np.full(count, NO_CAUSE, np.int8)
-    slack = np.zeros(count, np.int64)
-    if len(extra) > 0:
-        for p in range(count):
-            edges += extra_first[node[p] + 1] - extra_first[node[p]]
-    edge_first, edge = np.zeros(count + 1, np.int32), np.zeros(edges, np.int32)
+    lag_in_run = np.zeros(count, np.int64)
+    # The first further edge of each node, if there are any.
+    head = np.full(len(start) if len(extra_to) > 0 else 0, len(extra_to), np.int32)
+    for q in range(len(extra_to) - 1, -1, -1):
+        head[extra_to[q]] = q
+    for p in range(count if len(head) > 0 else 0):
+        q = head[node[p]]
+        while q < len(extra_to) and extra_to[q] == node[p]:
+            q, total = q + 1, total + 1
+    edge_to, edge_from = np.zeros(total, np.int32), np.zeros(total, np.int32)
     place = np.zeros(len(start), np.int32)
-    edges = 0
+    total = 0
     for run in range(len(begin)):
-        s, e = begin[run], finish[run]
+        s = begin[run]
         for p in range(first[run], first[run + 1]):
             i = node[p]
             place[i] = p - first[run]
+            x = launch[i]
+            if x >= 0:
+                place_launch[p] = OVER
+            # What ran when the run began waits for nothing in it.
+            if start[i] >= s:
+                if x >= 0 and (start[x] >= s or end[x] > s):
+                    place_launch[p] = place[x]
+                x = predecessor[i]
+                if x >= 0 and (start[x] >= s or end[x] > s):
+                    place_before[p], lag_in_run[p] = place[x], lag[i]
+                else:
+                    lag_in_run[p] = min(max(lag[i], 0), start[i] - s)
+                q = head[i] if len(head) > 0 else 0
+                while q < len(extra_to) and extra_to[q] == i:
+                    x, q = extra_from[q], q + 1
+                    if start[x] >= s or end[x] > s:
+                        edge_to[total], edge_from[total] = p, place[x]
+                        total += 1
+    return place_before, lag_in_run, place_launch, edge_to[:total], edge_from[:total]
+
+
+def causes_of_nodes(
+    runs: Arrays, nodes: Arrays, waits: Arrays
+) -> tuple[Column, Column, NDArray[np.int32], NDArray[np.int8], Column]:
+    """The columns of the plan from `delay_ps` on; `runs` holds start, end, first and node, `waits` the columns before
+    these."""
+    begin, finish, first, node = runs
+    start, end, kind, instance, gate, device, latency, call = nodes
+    predecessor, lag, launch, edge_to, edge_from = waits
+    count, q = len(node), 0
+    delay, length = np.zeros(count, np.int64), np.empty(count, np.int64)
+    cause, cause_kind = np.full(count, -1, np.int32), np.full(count, NO_CAUSE, np.int8)
+    slack = np.zeros(count, np.int64)
+    for run in range(len(begin)):
+        s, e, base = begin[run], finish[run], first[run]
+        for p in range(base, first[run + 1]):
+            i = node[p]
             low, high = max(start[i], s), min(end[i], e)
             if instance[i] >= 0:
                 low = min(max(gate[instance[i]], low), high)
             length[p] = high - low
-            # What ran when the run began waits for nothing in it.
-            if start[i] >= s:
-                ready, is_queued = s, False
-                x = predecessor[i]
-                if x >= 0 and (start[x] >= s or end[x] > s):
-                    place_before[p], lag_in_run[p] = place[x], lag[i]
-                    if end[x] + lag[i] > ready:
-                        ready, cause[p], cause_kind[p], is_queued = end[x] + lag[i], place[x], AFTER_END, kind[x] < CALL
-                else:
-                    lag_in_run[p] = min(max(lag[i], 0), start[i] - s)
-                    ready += lag_in_run[p]
-                if len(extra) > 0:
-                    for q in range(extra_first[i], extra_first[i + 1]):
-                        x = extra[q]
-                        if start[x] >= s or end[x] > s:
-                            edge[edges] = place[x]
-                            edges += 1
-                            if end[x] > ready:
-                                ready, cause[p], cause_kind[p], is_queued = end[x], place[x], AFTER_END, kind[x] < CALL
-                x = launch[i]
-                if x >= 0 and (start[x] >= s or end[x] > s):
-                    place_launch[p] = place[x]
-                    delay[p] = min(latency[device[i]], start[i] - max(start[x], s))
-                    # What went on promptly behind its queue had been launched then, though the call went on.
-                    if len(call) > i and call[i] > 0 and not (is_queued and start[i] - ready <= QUEUE_GAP_PS):
-                        submitted = max(start[x] + call[i], s)
-                        if submitted > ready:
-                            delay[p] = min(submitted + latency[device[i]], start[i]) - max(start[x], s)
-                    if max(start[x], s) + delay[p] > ready:
-                        ready, cause[p], cause_kind[p] = max(start[x], s) + delay[p], place[x], AFTER_BEGIN
-                        is_queued = False
-                slack[p] = start[i] - ready
-                # A row that was launched before what it waits for had ended.
-                if is_queued and x >= 0 and kind[i] < CALL and slack[p] <= QUEUE_GAP_PS:
-                    cause_kind[p] = QUEUED
-            edge_first[p + 1] = edges
-    return (
-        place_before,
-        lag_in_run,
-        place_launch,
-        delay,
-        length,
-        edge_first,
-        edge[:edges],
-        cause,
-        cause_kind,
-        slack,
-    )
+            if start[i] < s:
+                continue
+            ready, is_queued, x = s, False, predecessor[p]
+            if x < 0:
+                ready += lag[p]
+            elif end[node[base + x]] + lag[p] > ready:
+                ready, cause[p], cause_kind[p] = end[node[base + x]] + lag[p], x, AFTER_END
+                is_queued = kind[node[base + x]] < CALL
+            while q < len(edge_to) and edge_to[q] == p:
+                x, q = edge_from[q], q + 1
+                if end[node[base + x]] > ready:
+                    ready, cause[p], cause_kind[p] = end[node[base + x]], x, AFTER_END
+                    is_queued = kind[node[base + x]] < CALL
+            x = launch[p]
+            if x >= 0:
+                called = max(start[node[base + x]], s)
+                delay[p] = min(latency[device[i]], start[i] - called)
+                # What went on promptly behind its queue had been launched then, though the call went on.
+                if len(call) > i and call[i] > 0 and not (is_queued and start[i] - ready <= QUEUE_GAP_PS):
+                    submitted = max(start[node[base + x]] + call[i], s)
+                    if submitted > ready:
+                        delay[p] = min(submitted + latency[device[i]], start[i]) - called
+                if called + delay[p] > ready:
+                    ready, cause[p], cause_kind[p], is_queued = called + delay[p], x, AFTER_BEGIN, False
+            slack[p] = start[i] - ready
+            # A row that was launched before what it waits for had ended.
+            if is_queued and x != -1 and kind[i] < CALL and slack[p] <= QUEUE_GAP_PS:
+                cause_kind[p] = QUEUED
+    return delay, length, cause, cause_kind, slack
 
 
 @dataclass(frozen=True)
@@ -277,7 +311,7 @@ def replay(graph: Graph, runs: Plan, scenarios: Sequence[Without], op_of: NDArra
     if not scenarios:
         return np.zeros((len(runs.step_end), 0), np.int64)
     slot, live = loop(slots_of_nodes, len(runs.node))(
-        runs.first, runs.predecessor, runs.launch, runs.edge_first, runs.edge
+        runs.first, runs.predecessor, runs.launch, runs.edge_to, runs.edge_from
     )
     # As masks, all bits or none: a time that counts in an entry is `time & mask`.
     works = np.array([[0 if kind in scenario.kinds else -1 for scenario in scenarios] for kind in range(WORK + 1)])
@@ -311,8 +345,8 @@ def slots_of_nodes(
     first: Column,
     predecessor: NDArray[np.int32],
     launch: NDArray[np.int32],
-    edge_first: NDArray[np.int32],
-    edge: NDArray[np.int32],
+    edge_to: NDArray[np.int32],
+    edge_from: NDArray[np.int32],
 ) -> tuple[NDArray[np.int32], int]:
     """Where a replay keeps the time of each node, shape (p,), and how many such slots there are.
 
@@ -320,22 +354,26 @@ def slots_of_nodes(
     many as its queues are deep, which stay in the processor's cache, and all scenarios are replayed in one pass.
     """
     last_reader = np.full(len(predecessor), -1, np.int32)
-    slot, live = np.zeros(len(predecessor), np.int32), 1
+    slot, live, q = np.zeros(len(predecessor), np.int32), 1, 0
     free = np.empty(len(predecessor) + 1, np.int32)
     for run in range(len(first) - 1):
-        base = first[run]
+        base, last = first[run], q
         for p in range(base, first[run + 1]):
             if predecessor[p] >= 0:
                 last_reader[base + predecessor[p]] = p
             if launch[p] >= 0:
                 last_reader[base + launch[p]] = p
-            for q in range(edge_first[p], edge_first[p + 1]):
-                last_reader[base + edge[q]] = p
+            while last < len(edge_to) and edge_to[last] == p:
+                last_reader[base + edge_from[last]] = p
+                last += 1
         # Slot 0 is that of all for which nothing waits.
         free_count, used = 0, 1
         for p in range(base, first[run + 1]):
-            for q in range(edge_first[p] - 2, edge_first[p + 1]):
-                x = predecessor[p] if q == edge_first[p] - 2 else launch[p] if q == edge_first[p] - 1 else edge[q]
+            own = q
+            while q < len(edge_to) and edge_to[q] == p:
+                q += 1
+            for r in range(own - 2, q):
+                x = predecessor[p] if r == own - 2 else launch[p] if r == own - 1 else edge_from[r]
                 if x >= 0 and last_reader[base + x] == p:
                     last_reader[base + x] = -1
                     free[free_count] = slot[base + x]
@@ -362,7 +400,7 @@ def replay_runs(
     """
     slot, live = slots
     (
-        _, _, first, first_step, step_end, node, step, predecessor, lag, launch, delay, length, edge_first, edge, _,
+        _, _, first, first_step, step_end, node, step, predecessor, lag, launch, edge_to, edge_from, delay, length, _,
         cause_kind, slack,
     ) = plan  # fmt: skip
     kind, instance, op = nodes
@@ -377,7 +415,7 @@ def replay_runs(
         # Of the columns from low on; the loops over them are innermost, so that each node is read once.
         works_, ops_, joint_, host_ = works[:, low:].copy(), ops[low:], joint[low:], host[low:]
         kept_ = kept[low:]
-        ends_of_steps[:] = 0
+        ends_of_steps[:], q = 0, 0
         for run in range(len(first) - 1):
             base, turn = first[run], turn + 1
             for p in range(base, first[run + 1]):
@@ -388,8 +426,8 @@ def replay_runs(
                     m, x = instance[node[base + x]], slot[base + x]
                     for v in range(count):
                         ready[v] = max(ready[v] + end_of[x, v] + (last_start[m, v] & joint_[v] if m >= 0 else 0), 0)
-                for q in range(edge_first[p], edge_first[p + 1]):
-                    x = edge[q]
+                while q < len(edge_to) and edge_to[q] == p:
+                    x, q = edge_from[q], q + 1
                     m, x = instance[node[base + x]], slot[base + x]
                     for v in range(count):
                         ready[v] = max(ready[v], end_of[x, v] + (last_start[m, v] & joint_[v] if m >= 0 else 0))
