@@ -20,6 +20,7 @@ from xspace_writer import Ints, Line, Plane, Stat, encode, message, number, vari
 from tracekit.columns import constant
 from tracekit.readers import host_trace, summary
 from tracekit.readers.summary import HostTrace
+from tracekit.timeline.reduction import reduced
 
 GPUS = 8
 _MODULE, _PROGRAM_ID = "jit_train_step", 17
@@ -306,7 +307,8 @@ def write(fleet: Fleet, directory: Path, files: int = 0) -> None:
         if host < files:
             path = write_xspace(fleet, times, host, directory)
         else:
-            summary.write(summaries.of(host), path)
+            its = summaries.of(host)
+            summary.write(its, path, reduced(its.trace))
         if host in fleet.broken:
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
 

@@ -1,5 +1,7 @@
 """A frame of a contract: its columns, its dtypes, its nulls, and integers that stay what they are."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -77,6 +79,16 @@ def test_integers_beyond_what_a_float_holds_stay_exact_beside_a_null() -> None:
 def test_what_is_no_integer_is_no_int64(values: object) -> None:
     with pytest.raises((TypeError, ValueError, OverflowError)):
         frame({"time_ps": "int64"}, {"time_ps": values})
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+@pytest.mark.parametrize("length", [0, 5, 1 << 18])
+def test_zeros_are_an_array_like_any_other(dtype, length):
+    array = columns.zeros(length, dtype)
+    assert (array.dtype, array.shape, np.count_nonzero(array)) == (dtype, (length,), 0)
+    array[length // 2 :] = 7
+    assert pickle.loads(pickle.dumps(array)).tolist() == [0] * (length // 2) + [7] * (length - length // 2)
+    assert np.count_nonzero(columns.zeros(length, dtype)) == 0
 
 
 def test_rows_of_different_lengths_and_missing_columns_are_mistakes() -> None:

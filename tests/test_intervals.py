@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit import intervals as iv
+from tracekit.jit import compiled
 
 pairs = st.tuples(st.integers(-20, 20), st.integers(0, 8)).map(lambda p: (p[0], p[0] + p[1]))
 sets = st.lists(pairs, max_size=12).map(lambda rows: np.array(rows, dtype=np.int64).reshape(-1, 2))
@@ -36,6 +37,21 @@ def test_union_holds_each_point_once_in_merged_form(a):
 @given(st.lists(sets, max_size=4))
 def test_union_of_many_sets_is_the_union_of_their_points(many):
     assert iv.union(*many).tolist() == merged_form(set().union(*map(points, many)))
+
+
+@given(st.lists(sets.map(iv.union), max_size=5), st.integers(-20, 28), st.booleans())
+def test_depth_of_edges_is_that_of_the_sets_one_part_of_the_time_after_the_other(many, cut, is_compiled):
+    edges = np.sort(np.concatenate([iv.EMPTY, *many]), axis=0).T
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(iv, "loop", lambda function, rows: compiled(function) if is_compiled else function)
+        parts, before = [], 0
+        for is_in in (edges < cut, edges >= cut):
+            start, end = (each[its] for each, its in zip(edges, is_in, strict=True))
+            parts.append(iv.depth_of_edges(start, end, before))
+            before += len(start) - len(end)
+    at, depth = (np.concatenate(column) for column in zip(*parts, strict=True))
+    assert before == 0
+    assert (at.tolist(), depth.tolist()) == tuple(each.tolist() for each in iv.depth(*many))
 
 
 @given(sets, sets)

@@ -74,6 +74,31 @@ def depth(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     return _step_function([union(rows) for rows in sets], np.ones(len(sets), np.int32))
 
 
+def depth_of_edges(
+    start: NDArray[np.int64], end: NDArray[np.int64], before: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """`depth` of sets of which all starts (n,) and all ends (m,) are told, in order, if `before` of them hold what lies
+    before."""
+    edges, count = np.empty(len(start) + len(end), np.int64), np.empty(len(start) + len(end), np.int32)
+    m = loop(merge_starts_and_ends, len(edges))(start, end, before, edges, count)
+    return edges[:m], count[:m]
+
+
+def merge_starts_and_ends(
+    start: NDArray[np.int64], end: NDArray[np.int64], before: int, edges: NDArray[np.int64], count: NDArray[np.int32]
+) -> int:
+    """See `depth_of_edges`, which gives what is written to `edges` and `count`. How many edges there are."""
+    i, j, m, depth = 0, 0, 0, before
+    while i < len(start) or j < len(end):
+        edge = min(start[i], end[j]) if i < len(start) and j < len(end) else start[i] if i < len(start) else end[j]
+        while i < len(start) and start[i] == edge:
+            i, depth = i + 1, depth + 1
+        while j < len(end) and end[j] == edge:
+            j, depth = j + 1, depth - 1
+        edges[m], count[m], m = edge, depth, m + 1
+    return m
+
+
 def _step_function(
     merged: Sequence[Intervals], height: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

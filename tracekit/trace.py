@@ -143,7 +143,7 @@ MEMORY_COLUMNS: Mapping[str, Any] = {
 }
 
 # When devices computed of which rows were left out (timeline.reduction): one row per merged interval of a device.
-MERGED_COLUMNS: Mapping[str, Any] = {"host": "category", "device": "category", "start_ps": "int64", "end_ps": "int64"}
+MERGED_COLUMNS: Mapping[str, Any] = {"device": "category", "start_ps": "int64", "end_ps": "int64"}
 # Which rows stand for some that were left out: row numbers of `events`, and for how many each, itself among them.
 COUNT_COLUMNS: Mapping[str, Any] = {"event": "int64", "rows": "int64"}
 

@@ -21,6 +21,7 @@ from tracekit.columns import frame
 from tracekit.errors import TraceError
 from tracekit.readers import host_trace, read, summary
 from tracekit.readers.summary import HostTrace
+from tracekit.timeline.reduction import reduced
 from tracekit.trace import FRAME_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, SPAN_COLUMNS, Trace
 
 GENERATED = [f"generated/{name}" for name in ("gpu.xplane.pb", "tpu.xplane.pb", "rocm.xplane.pb", "gpu.trace.json.gz")]
@@ -60,6 +61,58 @@ def test_a_trace_comes_back_as_its_reader_gave_it(tmp_path, case):
     assert_equal(host.trace, back.trace)
     assert replace(back, trace=host.trace) == host
     assert len(host.trace.events)
+
+
+@pytest.mark.parametrize("case", traces.cases(*GENERATED, *OWN, *REAL))
+def test_what_a_run_of_many_hosts_needs_stands_beside_the_rows(tmp_path, case):
+    path, host = tmp_path / "host.tracekit.zip", host_trace(traces.path(case))
+    small = reduced(host.trace)
+    summary.write(host, path, small)
+    assert_equal(host.trace, summary.read(path).trace)
+    again = summary.read_reduced(path)
+    if small is host.trace:
+        assert again is None
+    else:
+        assert_equal(small, again.trace)
+        assert len(again.trace.merged)
+        assert replace(again, trace=host.trace) == host
+
+
+@pytest.fixture
+def with_reduced(tmp_path) -> Path:
+    """The summary of a host that can do without most rows."""
+    path, host = tmp_path / "host.tracekit.zip", host_trace(traces.path(GENERATED[0]))
+    small = reduced(host.trace)
+    assert small is not host.trace
+    summary.write(host, path, small)
+    return path
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK and no more", "whole"], ids=str)
+def test_where_that_is_damaged_or_gone_the_rows_tell_it(with_reduced, content):
+    before = summary.read_reduced(with_reduced)
+    if content == "whole":  # but cut in the middle
+        with zipfile.ZipFile(with_reduced) as archive:
+            content = archive.read("reduced.tracekit.zip")
+            content = content[: len(content) // 2]
+    rewritten(with_reduced, reduced=content)
+    assert summary.read_reduced(with_reduced) is None
+    assert_equal(before.trace, reduced(summary.read(with_reduced).trace))
+
+
+def test_what_is_left_out_otherwise_than_today_is_passed_over(with_reduced, monkeypatch):
+    assert summary.read_reduced(with_reduced)
+    monkeypatch.setattr(summary, "REDUCTION", summary.REDUCTION + 1)
+    assert summary.read_reduced(with_reduced) is None
+    rewritten(with_reduced, tracekit_summary=manifest(with_reduced, reduction=None))
+    assert summary.read_reduced(with_reduced) is None
+
+
+def test_of_damaged_rows_nothing_is_told_of_when_devices_computed(with_reduced):
+    rewritten(with_reduced, events=b"PAR1 and no more")
+    assert summary.read_reduced(with_reduced) is None
+    with pytest.raises(TraceError, match="is a damaged summary: events"):
+        read(with_reduced)
 
 
 IDS = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 3))

@@ -316,6 +316,34 @@ def test_a_fleet_gives_the_same_reduced_however_many_parts_its_time_is_looked_at
     assert_alike(analyse(whole), analyse(timeline_of(small.trace)))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_devices_are_busy_together_as_long_in_any_windows(run, seed, monkeypatch):
+    """`iv.depth` of the devices' own unions is the oracle."""
+    monkeypatch.setattr(overlap, "_MOST_AT_ONCE", 3000)
+    whole, small = timeline_of(run), timeline_of(run, reduction=Reduction(reduced))
+    ((clock, reach),) = small.unions.windows.items()
+    rng = np.random.default_rng(seed)
+    edges = np.sort(rng.integers(reach[0, 0] - 10**9, reach[-1, 1] + 10**9, 2 * seed + 2)).reshape(-1, 2)
+    one, other = (overlap._made_together(its.unions.inside({clock: edges})) for its in (whole, small))
+    assert one.times == other.times
+    assert one.several.tolist() == other.several.tolist()
+    assert len(one.several)
+
+
+def test_a_run_of_summaries_is_read_without_the_rows_that_they_can_do_without(run, monkeypatch):
+    before, read_whole, whole_files = analyse(timeline_of(run, reduction=Reduction(reduced))), summary.read, []
+
+    def noted(path: Path) -> HostTrace:
+        whole_files.append(path)
+        return read_whole(path)
+
+    monkeypatch.setattr(summary, "read", noted)
+    assert analyse(timeline_of(run, reduction=Reduction(reduced))) == before
+    assert len(whole_files) == 2  # the broken ones
+    timeline_of(run, steps=(1, 2), reduction=Reduction(reduced))
+    assert len(whole_files) == 2 + len([*run.glob("*.tracekit.zip")])
+
+
 def test_workers_reduce_as_this_process_does(run):
     here = timeline_of(run, reduction=Reduction(reduced))
     with Processes(2) as executor:

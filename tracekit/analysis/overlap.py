@@ -4,7 +4,7 @@ and devices beside each other.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import chain, combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -113,7 +113,7 @@ def overlap(source: Source, windows: Windows | None = None) -> pd.DataFrame:
     """
     unions = timeline_of(source, windows).unions
     rows = []
-    for name, device in [*unions.devices.items(), *unions.unplaced.items()]:
+    for name, device in chain(unions.devices.items(), unions.unplaced.items()):
         compute, behind = device.compute, "compute"
         if name in unions.unplaced:
             compute = iv.union(
@@ -147,7 +147,7 @@ ALL_PAIRED = 256
 # Of so many devices XLA makes one CPU; more on one host are none of any machine.
 MOST_OF_HOST = 1024
 # Of so many intervals at once the sums of busy devices are made.
-_MOST_AT_ONCE = 1 << 22
+_MOST_AT_ONCE = 1 << 21
 _Pair = tuple[str, str, int | None, float | None, float | None, str | None]
 
 
@@ -167,20 +167,20 @@ def device_pairs(source: Source, windows: Windows | None = None) -> pd.DataFrame
         for name, device in unions.devices.items():
             hosts.setdefault(device.host, []).append(name)
         groups = [names for names in hosts.values() if len(names) <= MOST_OF_HOST]
-    # A step of the loop is short, and there are as many as intervals times devices of a group.
-    passes = sum(len(names) * sum(len(unions.devices[name].busy) for name in names) for names in groups)
-    shared_times_of = loop(shared_times, passes // 16)
-    return frame(PAIR_COLUMNS, [row for names in groups for row in _pairs(unions, names, shared_times_of)])
+    return frame(PAIR_COLUMNS, [row for names in groups for row in _pairs(unions, names)])
 
 
-def _pairs(unions: Unions, names: Sequence[str], shared_times_of: Callable[..., NDArray[np.int64]]) -> list[_Pair]:
+def _pairs(unions: Unions, names: Sequence[str]) -> list[_Pair]:
     """The rows of the pairs of some devices."""
-    lengths = {name: iv.total(unions.devices[name].busy) for name in names}
-    sets = [unions.devices[name].busy for name in names]
-    overlap_of = shared_times_of(np.cumsum([0, *map(len, sets)]), np.concatenate([iv.EMPTY, *sets]))
+    devices = [unions.devices[name] for name in names]
+    sets = [device.busy for device in devices]
+    lengths = {name: iv.total(busy) for name, busy in zip(names, sets, strict=True)}
+    spans = np.concatenate([iv.EMPTY, *sets])
+    # A step of the loop is short, and there are as many as intervals times devices.
+    overlap_of = loop(shared_times, len(names) * len(spans) // 16)(np.cumsum([0, *map(len, sets)]), spans)
     rows: list[_Pair] = []
     for (place_a, a), (place_b, b) in combinations(enumerate(names), 2):
-        if unions.devices[a].clock != unions.devices[b].clock:
+        if devices[place_a].clock != devices[place_b].clock:
             rows.append((a, b, None, None, None, "their hosts' clocks are not aligned"))
             continue
         overlap_ps = int(overlap_of[place_a, place_b])
@@ -247,35 +247,63 @@ def _together(timeline: Timeline) -> _Together:
 
 def _made_together(unions: Unions) -> _Together:
     times, several = [0] * (len(unions.devices) + 1), [iv.EMPTY]
-    for edges, count in _depths(unions):
-        of_part = iv.sums(edges[1:] - edges[:-1], count[:-1], len(times))
-        times = [sum_ps + part_ps for sum_ps, part_ps in zip(times, of_part, strict=True)]
-        several.append(iv.of_cells(edges, count[:-1] > 1))
+
+    def of_part(part: tuple[NDArray[np.int64], NDArray[np.int32]]) -> tuple[list[int], iv.Intervals]:
+        edges, count = part
+        return iv.sums(edges[1:] - edges[:-1], count[:-1], len(times)), iv.of_cells(edges, count[:-1] > 1)
+
+    for part_times, part_several in map(of_part, _depths(unions)):  # one part is held at once
+        times = [sum_ps + part_ps for sum_ps, part_ps in zip(times, part_times, strict=True)]
+        several.append(part_several)
     times[0] = sum(map(iv.total, unions.windows.values())) - sum(times[1:])
     return _Together(times, iv.union(*several))
 
 
 def _depths(unions: Unions) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
     """How many devices are busy at once, as `iv.depth` says it: of those whose compute is merged for one part of the
-    time after the other, of any others for all at once."""
-    devices, parts = unions.devices, [unions]
-    if isinstance(devices, MergedDevices):
-        edges = np.linspace(0, 1, 2 + len(devices.start) // _MOST_AT_ONCE)
-        parts = []
-        for low, high in pairwise(edges.tolist()):
-            window_of = {clock: _part(window, low, high) for clock, window in unions.windows.items()}
-            parts.append(unions.inside(window_of))
-    for part in parts:
-        yield iv.depth(*(device.busy for device in part.devices.values()))
+    time after the other, of others for all at once. All are on one clock."""
+    devices = unions.devices
+    if not isinstance(devices, MergedDevices):
+        yield iv.depth(*(device.busy for device in devices.values()))
+        return
+    sets = [edges for edges in devices.busy_edges() if len(edges[0])]
+    first, last = min(int(start[0]) for start, _ in sets), max(int(end[-1]) for _, end in sets)
+    parts = 1 + sum(len(start) for start, _ in sets) // _MOST_AT_ONCE
+    cuts = np.linspace(first, last, parts + 1).astype(np.int64)[1:-1]
+    # Where each part begins in the starts of each set, and in its ends.
+    places = np.zeros((2, len(sets), parts + 1), np.int64)
+    for number, its in enumerate(sets):
+        for of, edges in enumerate(its):
+            places[of, number, 1:-1], places[of, number, -1] = np.searchsorted(edges, cuts), len(edges)
+    depth, last_edge = 0, first
+    for part in range(parts):
+        start, end = (
+            np.concatenate([its[of][low:high] for its, (low, high) in zip(sets, at.tolist(), strict=True)])
+            for of, at in enumerate(places[:, :, part : part + 2])
+        )
+        start.sort()
+        end.sort()
+        edges, count = iv.depth_of_edges(start, end, depth)
+        del start, end
+        if not len(edges):
+            continue
+        # What the part before ended with lasts until the first edge of this one.
+        yield _inside(np.array([last_edge, edges[0]]), np.array([depth, 0], np.int32), devices.window_of)
+        last_edge, depth = int(edges[-1]), int(count[-1])
+        yield _inside(edges, count, devices.window_of)
+        del edges, count
 
 
-def _part(windows: iv.Intervals, low: float, high: float) -> iv.Intervals:
-    """What of some windows lies from one share of the time from their first start to their last end to another."""
-    if not len(windows):
-        return windows
-    start, length = int(windows[0, 0]), int(windows[-1, 1]) - int(windows[0, 0])
-    begin, end = (start + (length if share == 1 else int(share * length)) for share in (low, high))
-    return iv.intersection(windows, iv.intervals([begin], [end]))
+def _inside(
+    edges: NDArray[np.int64], count: NDArray[np.int32], window_of: Mapping[str, iv.Intervals] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """A step function inside some windows, and 0 outside of them; None are all of the time."""
+    if window_of is None:
+        return edges, count
+    windows = iv.union(*window_of.values()).ravel()
+    points = np.union1d(edges, windows[(windows >= edges[0]) & (windows <= edges[-1])])
+    is_inside = np.searchsorted(windows, points, side="right") % 2 == 1
+    return points, np.where(is_inside, count[np.searchsorted(edges, points, side="right") - 1], np.int32(0))
 
 
 SHARED_COLUMNS = {
@@ -322,7 +350,10 @@ def breakdown(timeline: Timeline, name: str | None = None) -> Breakdown:
             heap.give_back()
         return made
 
-    return Breakdown(name, of(partition), of(overlap), of(device_pairs), of(concurrency), _waiting_ratio(timeline))
+    busy_at_once = of(
+        concurrency
+    )  # first, as it holds most: of many devices, memory would stay scattered by the others
+    return Breakdown(name, of(partition), of(overlap), of(device_pairs), busy_at_once, _waiting_ratio(timeline))
 
 
 def _waiting_ratio(timeline: Timeline) -> float | None:

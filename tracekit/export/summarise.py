@@ -11,6 +11,7 @@ from tracekit.errors import TraceError, TracekitError
 from tracekit.files import file_part, path_of, refuse_inside, replaced
 from tracekit.readers import host_trace, summary
 from tracekit.readers.summary import HostTrace
+from tracekit.timeline.reduction import reduced
 from tracekit.vocabulary.ranks import process_number
 
 _DIRECTORY = Path("summaries")
@@ -50,7 +51,7 @@ def summarise(
     try:
         with remote.written(file) as there:
             there.parent.mkdir(parents=True, exist_ok=True)
-            replaced(there, lambda draft: summary.write(host, draft))
+            replaced(there, lambda draft: summary.write(host, draft, reduced(host.trace)))
     except OSError as error:
         raise TracekitError(f"{file} cannot be written: {error.strerror or error}. Give another --out.") from None
     return file

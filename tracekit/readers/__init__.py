@@ -748,6 +748,8 @@ def _host_trace(
     """What the file at `path` holds of `steps`, None for all, its devices on the clock of their host, and as it is
     `reduced`, if it is; None if it is a Chrome JSON document of no known profiler."""
     with _unwritten(path, file_type):
+        if reduced and steps is None and file_type is SUMMARY and (host := summary.read_reduced(path)):
+            return host
         host = _as_written(path, file_type)
     if host is None:
         return None

@@ -9,18 +9,17 @@ picosecond. What asks for each row by its name or its launch is not told (`Timel
 from collections import Counter
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import intervals as iv
 from tracekit.columns import by_label, distinct, frame
 from tracekit.readers import step_range
 from tracekit.readers.merge.shared_ends import resolution_of
+from tracekit.readers.summary import merged_compute
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.step_boundaries import Links, compiler_spans, links
 from tracekit.timeline.step_marks import AFTER, ANNOTATION, UNKNOWN
 from tracekit.timeline.timeline import Timeline, evidence_of
-from tracekit.trace import COUNT_COLUMNS, HOST_WORK_COLUMNS, MERGED_COLUMNS, OPERAND_COLUMNS, SYNC_COLUMNS, Trace
+from tracekit.trace import COUNT_COLUMNS, HOST_WORK_COLUMNS, OPERAND_COLUMNS, SYNC_COLUMNS, Trace
 from tracekit.vocabulary.host_calls import jitted_function
 from tracekit.vocabulary.kinds import Kind
 
@@ -72,7 +71,7 @@ def reduced(trace: Trace) -> Trace:
         host_work=frame(HOST_WORK_COLUMNS),
         syncs=frame(SYNC_COLUMNS),
         operands=frame(OPERAND_COLUMNS),
-        merged=_merged(trace.events, rows, is_compute),
+        merged=merged_compute(trace.events),
         counts=frame(COUNT_COLUMNS, {"event": np.searchsorted(at, rows.at[places[first]]), "rows": count}),
     )
     return result if _is_alike(timeline, found, kept, Timeline(result)) else trace
@@ -106,19 +105,6 @@ def _last(rows: Rows, places: Column, group: Column) -> Column:
 def _of_each_name(rows: Rows) -> Column:
     """A row of each name and program: what is told of a program by its names stays told."""
     return distinct(rows.codes("name"), rows.codes("hlo_module"))[1]
-
-
-def _merged(events: pd.DataFrame, rows: Rows, is_compute: Mask) -> pd.DataFrame:
-    """When each device computed (MERGED_COLUMNS)."""
-    spans, code = [iv.EMPTY], [np.zeros(0, np.int64)]
-    for number in range(len(rows.devices)):
-        its = rows.of(number)
-        own = its.start + np.flatnonzero(is_compute[its])
-        spans.append(iv.union(iv.intervals(rows.start[own], rows.end[own])))
-        code.append(np.full(len(spans[-1]), its.start))
-    whole, places = np.concatenate(spans), rows.at[np.concatenate(code)]
-    named = {name: events[name].array.take(places) for name in ("host", "device")}
-    return frame(MERGED_COLUMNS, {**named, "start_ps": whole[:, 0], "end_ps": whole[:, 1]})
 
 
 def _is_alike(whole: Timeline, found: Links | str, kept: Mask, reduced: Timeline) -> bool:

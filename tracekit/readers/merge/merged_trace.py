@@ -218,21 +218,24 @@ def _joined(name: str, parts: Sequence[Part], several: bool, is_last_use: bool =
 
 
 def _merged(parts: Sequence[Part], lines: Sequence[Line], zero: int, several: bool, is_last_use: bool) -> pd.DataFrame:
-    """What all parts tell merged, with the parts' hosts, devices and times as in the other frames.
+    """What all parts tell merged, with the devices and times as in the other frames.
 
     Part by part, into columns that are there once: these have most of the rows, and a column more is 8 bytes of each.
     """
     tables = [part.trace.merged for part in parts]
     lengths = [len(table) for table in tables]
-    place, names = np.repeat(np.arange(len(parts), dtype=np.int32), lengths), [part.host for part in parts]
-    data: dict[str, Any] = {"host": categorical(names, place)}
-    del place
-    code, labels = np.empty(sum(lengths), np.int32), list[str]()
+    labels = [
+        on_host(part.host, str(device)) if several else str(device)
+        for part, table in zip(parts, tables, strict=True)
+        for device in table["device"].cat.categories
+    ]
+    # No wider than needed: of a thousand hosts these are 50 million rows.
+    code, labels_before = np.empty(sum(lengths), np.min_scalar_type(-len(labels) - 1)), 0
     times, freed = {edge: np.empty(sum(lengths), np.int64) for edge in ("start_ps", "end_ps")}, 0
     for part, table, line, low, length in zip(parts, tables, lines, _begins(lengths), lengths, strict=True):
         rows, own = slice(low, low + length), table["device"].cat
-        code[rows] = own.codes.to_numpy().astype(np.int32) + len(labels)
-        labels += [on_host(part.host, str(device)) if several else str(device) for device in own.categories]
+        code[rows] = own.codes.to_numpy().astype(code.dtype) + labels_before
+        labels_before += len(own.categories)
         for edge, column in times.items():
             column[rows] = table[edge].to_numpy() + part.at_ps
             column[rows] += line.shifts(column[rows]) - zero
@@ -241,7 +244,7 @@ def _merged(parts: Sequence[Part], lines: Sequence[Line], zero: int, several: bo
         if freed >= _WORTH_BYTES:
             heap.give_back()
             freed = 0
-    return frame(MERGED_COLUMNS, {**data, "device": categorical(labels, code), **times})
+    return frame(MERGED_COLUMNS, {"device": categorical(labels, code), **times})
 
 
 def _counts(parts: Sequence[Part], lengths: Sequence[int]) -> pd.DataFrame:

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tracekit.columns import by_label, categorical, constant, distinct, frame, labels, texts
+from tracekit.columns import by_label, categorical, constant, distinct, frame, labels, texts, zeros
 from tracekit.readers.hlo.instruction import Op
 from tracekit.readers.losses import Lost
 from tracekit.trace import LAUNCH_COLUMNS
@@ -221,8 +221,8 @@ def integers(plane: Plane, stat: str, rows: Rows) -> pd.arrays.IntegerArray:
     """The integer stat of the events `rows`, null where they have none."""
     values, has_stat = plane.numbers(stat)
     its_values, has_stat = values[rows], has_stat[rows]  # the plane's values are all one array
-    column = np.zeros(len(its_values), values.dtype)
-    np.copyto(column, its_values, where=has_stat)  # memory that is not written takes none: few spans number a step
+    column = zeros(len(its_values), np.int64)
+    np.copyto(column, its_values, where=has_stat)  # few spans number a step
     return pd.arrays.IntegerArray(column, ~has_stat)
 
 
