@@ -91,6 +91,14 @@ def test_zeros_are_an_array_like_any_other(dtype, length):
     assert np.count_nonzero(columns.zeros(length, dtype)) == 0
 
 
+def test_where_no_pages_are_to_be_had_zeros_are_those_of_numpy(monkeypatch):
+    def refuse(*_: object, **options: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(columns.mmap, "mmap", refuse)
+    assert np.count_nonzero(columns.zeros(1 << 18, np.int64)) == 0
+
+
 def test_rows_of_different_lengths_and_missing_columns_are_mistakes() -> None:
     with pytest.raises(ValueError, match="zip"):
         frame({"time_ps": "int64", "late": "bool"}, [(1, True), (2,)])

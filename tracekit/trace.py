@@ -182,7 +182,7 @@ _REQUIRED = {
     "launches": ("host", "thread", "name"),
     "syncs": ("host", "thread", "name"),
     "memory": ("host", "frees"),
-    "merged": ("host", "device"),
+    "merged": ("device",),
 }
 
 

@@ -63,6 +63,13 @@ def test_a_trace_comes_back_as_its_reader_gave_it(tmp_path, case):
     assert len(host.trace.events)
 
 
+@pytest.fixture
+def of_any_size(monkeypatch):
+    """What is left of the rows stands beside them, however much of a summary it is."""
+    monkeypatch.setattr(summary, "_MOST_BESIDE", 100)
+
+
+@pytest.mark.usefixtures("of_any_size")
 @pytest.mark.parametrize("case", traces.cases(*GENERATED, *OWN, *REAL))
 def test_what_a_run_of_many_hosts_needs_stands_beside_the_rows(tmp_path, case):
     path, host = tmp_path / "host.tracekit.zip", host_trace(traces.path(case))
@@ -78,14 +85,83 @@ def test_what_a_run_of_many_hosts_needs_stands_beside_the_rows(tmp_path, case):
         assert replace(again, trace=host.trace) == host
 
 
+def test_it_stands_there_only_where_it_is_little(tmp_path):
+    path, host = tmp_path / "host.tracekit.zip", host_trace(traces.path(GENERATED[0]))
+    sizes = []
+    for of_trace in (None, host.trace, reduced(host.trace)):
+        summary.write(host, path, of_trace)
+        sizes.append(path.stat().st_size)
+        assert summary.read_reduced(path) is None
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
 @pytest.fixture
-def with_reduced(tmp_path) -> Path:
+def with_reduced(tmp_path, of_any_size) -> Path:
     """The summary of a host that can do without most rows."""
     path, host = tmp_path / "host.tracekit.zip", host_trace(traces.path(GENERATED[0]))
     small = reduced(host.trace)
     assert small is not host.trace
     summary.write(host, path, small)
     return path
+
+
+def left_with(path, **members):
+    """What is left beside the rows in the summary at `path`, with other contents of some members."""
+    part = path.with_name("left.zip")
+    with zipfile.ZipFile(path) as archive:
+        part.write_bytes(archive.read("reduced.tracekit.zip"))
+    return rewritten(part, **members).read_bytes()
+
+
+def test_what_does_not_fit_to_the_rows_is_passed_over(with_reduced, tmp_path):
+    other, left = tmp_path / "other.tracekit.zip", tmp_path / "left.zip"
+    host = host_trace(traces.path("generated/rocm.xplane.pb"))
+    summary.write(host, other, reduced(host.trace))
+    before = summary.read_reduced(with_reduced)
+    counts = before.trace.counts
+    fewer = before.trace.changed(counts=counts.assign(rows=counts["rows"] + 1))
+    negative = before.trace.changed(counts=counts.assign(rows=[-1, *counts["rows"][1:]]))
+    parts = [left_with(other)]
+    for trace in (fewer, negative):
+        parts.append(summary.to_bytes(HostTrace(trace.changed(merged=trace.merged[:0]), is_fitted=True)))
+    parts.append(left_with(with_reduced, devices=b"PAR1 and no more"))
+    left_with(with_reduced)
+    parts.append(left_with(with_reduced, tracekit_summary=manifest(left, tracekit_summary=summary.VERSION + 1)))
+    for part in parts:
+        rewritten(with_reduced, reduced=part)
+        assert summary.read_reduced(with_reduced) is None
+    assert_equal(before.trace, reduced(summary.read(with_reduced).trace))
+
+
+def test_a_part_that_is_packed_twice_is_not_unpacked(with_reduced):
+    """It might hold so many times the size of what is unpacked from as many times that of the file."""
+    with zipfile.ZipFile(with_reduced) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    inner = with_reduced.with_name("inner.zip")
+    with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("tracekit-summary.json", members["tracekit-summary.json"])
+        archive.writestr("labels.parquet", bytes(200 << 20))
+        archive.writestr(zipfile.ZipInfo("zeros"), bytes(3 << 20))
+    with zipfile.ZipFile(with_reduced, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in (members | {"reduced.tracekit.zip": inner.read_bytes()}).items():
+            archive.writestr(name, content)
+    tracemalloc.start()
+    try:
+        assert summary.read_reduced(with_reduced) is None
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_damaged_byte_anywhere_is_left_to_who_reads_all(with_reduced):
+    data = with_reduced.read_bytes()
+    with zipfile.ZipFile(with_reduced) as archive:
+        places = [info.header_offset + 60 for info in archive.infolist() if info.filename.endswith(".parquet")]
+    for place in places:
+        with_reduced.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        assert summary.read_reduced(with_reduced) is None
+    with_reduced.write_bytes(data)
+    assert summary.read_reduced(with_reduced)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK and no more", "whole"], ids=str)
@@ -104,8 +180,10 @@ def test_what_is_left_out_otherwise_than_today_is_passed_over(with_reduced, monk
     assert summary.read_reduced(with_reduced)
     monkeypatch.setattr(summary, "REDUCTION", summary.REDUCTION + 1)
     assert summary.read_reduced(with_reduced) is None
-    rewritten(with_reduced, tracekit_summary=manifest(with_reduced, reduction=None))
-    assert summary.read_reduced(with_reduced) is None
+    monkeypatch.undo()
+    for values in ({"reduction": None}, {"reduction": summary.REDUCTION, "tracekit_summary": summary.VERSION + 1}):
+        rewritten(with_reduced, tracekit_summary=manifest(with_reduced, **values))
+        assert summary.read_reduced(with_reduced) is None
 
 
 def test_of_damaged_rows_nothing_is_told_of_when_devices_computed(with_reduced):

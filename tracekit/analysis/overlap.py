@@ -267,6 +267,8 @@ def _depths(unions: Unions) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int3
         yield iv.depth(*(device.busy for device in devices.values()))
         return
     sets = [edges for edges in devices.busy_edges() if len(edges[0])]
+    if not sets:
+        return
     first, last = min(int(start[0]) for start, _ in sets), max(int(end[-1]) for _, end in sets)
     parts = 1 + sum(len(start) for start, _ in sets) // _MOST_AT_ONCE
     cuts = np.linspace(first, last, parts + 1).astype(np.int64)[1:-1]
@@ -350,9 +352,8 @@ def breakdown(timeline: Timeline, name: str | None = None) -> Breakdown:
             heap.give_back()
         return made
 
-    busy_at_once = of(
-        concurrency
-    )  # first, as it holds most: of many devices, memory would stay scattered by the others
+    # First, as it holds most: the others leave little of what is free in one piece.
+    busy_at_once = of(concurrency)
     return Breakdown(name, of(partition), of(overlap), of(device_pairs), busy_at_once, _waiting_ratio(timeline))
 
 

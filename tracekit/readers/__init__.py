@@ -749,7 +749,7 @@ def _host_trace(
     `reduced`, if it is; None if it is a Chrome JSON document of no known profiler."""
     with _unwritten(path, file_type):
         if reduced and steps is None and file_type is SUMMARY and (host := summary.read_reduced(path)):
-            return host
+            return replace(host, trace=bounded(host.trace))
         host = _as_written(path, file_type)
     if host is None:
         return None

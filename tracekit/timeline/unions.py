@@ -164,11 +164,13 @@ class MergedDevices(Mapping[str, DeviceUnions]):
 
 
 def _merged_devices(devices: Mapping[str, DeviceUnions], merged: pd.DataFrame) -> MergedDevices:
-    """`devices` with the compute of `merged` (MERGED_COLUMNS), in which each mostly stands once, and by start."""
+    """`devices` with the compute of `merged` (MERGED_COLUMNS), in which the rows of each mostly stand together, and by
+    start."""
     codes = merged["device"].cat.codes.to_numpy()  # as narrow as it is: of a thousand hosts, 50 million rows
     start, end = (merged[edge].to_numpy() for edge in ("start_ps", "end_ps"))
     heads = _heads(codes)
-    if len(np.unique(codes[heads])) < len(heads):
+    falls = np.flatnonzero(start[1:] < start[:-1]) + 1
+    if len(np.unique(codes[heads])) < len(heads) or not np.isin(falls, heads).all():
         sets = {code: iv.union(iv.intervals(start[codes == code], end[codes == code])) for code in np.unique(codes)}
         codes = np.repeat(list(sets), [len(spans) for spans in sets.values()])
         start, end = np.concatenate([*sets.values()]).T.copy()

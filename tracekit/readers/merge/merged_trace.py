@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import heap
-from tracekit.columns import categorical, concat, distinct, frame, places_of
+from tracekit.columns import categorical, concat, distinct, frame, places_of, taken_out
 from tracekit.devices import natural, on_host
 from tracekit.readers import losses
 from tracekit.readers.losses import Lost
@@ -233,14 +233,14 @@ def _merged(parts: Sequence[Part], lines: Sequence[Line], zero: int, several: bo
     code, labels_before = np.empty(sum(lengths), np.min_scalar_type(-len(labels) - 1)), 0
     times, freed = {edge: np.empty(sum(lengths), np.int64) for edge in ("start_ps", "end_ps")}, 0
     for part, table, line, low, length in zip(parts, tables, lines, _begins(lengths), lengths, strict=True):
-        rows, own = slice(low, low + length), table["device"].cat
-        code[rows] = own.codes.to_numpy().astype(code.dtype) + labels_before
-        labels_before += len(own.categories)
+        rows, own = slice(low, low + length), taken_out(table) if is_last_use else dict(table)
+        freed += sum(column.nbytes for column in own.values()) if is_last_use else 0
+        device = pd.Categorical(own.pop("device"))
+        code[rows] = device.codes.astype(code.dtype) + labels_before
+        labels_before += len(device.categories)
         for edge, column in times.items():
-            column[rows] = table[edge].to_numpy() + part.at_ps
+            column[rows] = np.asarray(own.pop(edge)) + part.at_ps
             column[rows] += line.shifts(column[rows]) - zero
-        for name in MERGED_COLUMNS if is_last_use else ():
-            freed += table.pop(name).nbytes
         if freed >= _WORTH_BYTES:
             heap.give_back()
             freed = 0
