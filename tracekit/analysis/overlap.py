@@ -147,7 +147,7 @@ ALL_PAIRED = 256
 # Of so many devices XLA makes one CPU; more on one host are none of any machine.
 MOST_OF_HOST = 1024
 # Of so many intervals at once the sums of busy devices are made.
-_MOST_AT_ONCE = 1 << 21
+_MOST_AT_ONCE = 3 << 20
 _Pair = tuple[str, str, int | None, float | None, float | None, str | None]
 
 
