@@ -3,6 +3,8 @@
 import gzip
 import io
 import lzma
+import subprocess
+import sys
 import zipfile
 import zlib
 from pathlib import Path
@@ -123,6 +125,33 @@ def test_the_values_of_parquet_are_bounded_by_the_size_of_the_file(monkeypatch, 
     else:
         with pytest.raises(pa.ArrowInvalid, match="unpacks to more than"):
             unpacking.ParquetFiles(1).opened(file.getvalue())
+
+
+MUTANTS = """
+from io import BytesIO
+import pyarrow as pa, pyarrow.parquet as pq
+from tracekit.readers.unpacking import ParquetFiles
+file = BytesIO()
+pq.write_table(pa.table({"a": [1, 2, None], "b": ["x", "y", "z"]}), file)
+data, read = file.getvalue(), 0
+end = len(data) - 8
+for at in range(end - int.from_bytes(data[end : end + 4], "little"), end):
+    for value in range(4):
+        try:
+            with ParquetFiles(len(data)).opened(data[:at] + bytes([value]) + data[at + 1 :]) as table:
+                table.read(use_threads=False)
+                read += 1
+        except (pa.ArrowException, ArithmeticError, LookupError, OSError, TypeError, ValueError):
+            pass
+print(read)
+"""
+
+
+def test_no_damage_of_what_a_file_of_parquet_says_of_itself_ends_the_process():
+    """pyarrow 26 calls terminate where it is asked for a chunk of a column whose statistics do not fit its schema."""
+    ran = subprocess.run([sys.executable, "-c", MUTANTS], capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) > 100
 
 
 def test_several_files_of_parquet_have_one_bound(monkeypatch):

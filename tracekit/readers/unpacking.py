@@ -136,23 +136,27 @@ class ParquetFiles:
 
 
 def _held(about: "FileMetaData", most: int, opened: "Callable[..., ParquetFile]") -> int:
-    """How many bytes the values of a Parquet file take, or something above `most`; `opened` opens it again."""
-    chunks = [
-        (about.schema.column(column), about.row_group(group).column(column))
-        for group in range(about.num_row_groups)
-        for column in range(about.num_columns)
-    ]
+    """How many bytes the values of a Parquet file take, or something above `most`; `opened` opens it again.
+
+    Told by its columns and row groups, but for lists, which no profiler's table has: where the statistics of a column
+    are damaged, pyarrow 26 ends the process that asks for a chunk of it.
+    """
+    kinds = [about.schema.column(column) for column in range(about.num_columns)]
+    lists = [column for column, kind in enumerate(kinds) if kind.max_repetition_level]
+    if any(kinds[column].path == kinds[column].name for column in lists):
+        return most + 1  # a list that is none of Arrow's, in which a damaged byte turns a column
+    of_text = [kind for kind in kinds if kind.physical_type == "BYTE_ARRAY"]
+    texts = {kind.name for kind in of_text if kind.path == kind.name}
+    row_bytes = sum(max(_VALUE_BYTES, kind.length or 0) for kind in kinds)
     held = perhaps = 0
-    texts = set()
-    for kind, chunk in chunks:
-        held += max(max(_VALUE_BYTES, kind.length or 0) * chunk.num_values, chunk.total_uncompressed_size, 0)
-        if chunk.physical_type == "BYTE_ARRAY":
-            if kind.path == kind.name:
-                texts.add(kind.name)
-            perhaps += max(chunk.num_values * chunk.total_uncompressed_size, 0)  # were the longest text in each row
+    for group in map(about.row_group, range(about.num_row_groups)):
+        rows, size = max(group.num_rows, 0), max(group.total_byte_size, 0)
+        values = sum(max(group.column(column).num_values, 0) for column in lists)  # of any number in a row
+        held += max(row_bytes * rows + _VALUE_BYTES * values, size)
+        perhaps += len(of_text) * rows * size  # were the longest text in each row
     if held > most or held + perhaps <= most:
         return held
-    if any(chunk.physical_type == "BYTE_ARRAY" and kind.name not in texts for kind, chunk in chunks):
+    if len(texts) < len(of_text):
         return held + perhaps  # of texts in lists, which no profiler's table has so many of
     import pyarrow as pa
     import pyarrow.compute as compute
