@@ -112,6 +112,9 @@ def test_xz_and_archives_are_bounded(monkeypatch):
         (pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), ["x" * 50_000]), 50_000_000, False),
         (pa.array(["x" * 50_000, *["y"] * 10_000]), 200_000, True),  # one long text among short ones
         (pa.array([["x" * 50_000], *[["y"]] * 10_000]), 200_000, False),  # in lists it may stand in all rows
+        (pa.array([["x" * 50_000] * 10_000]), 1_000_000, False),  # and in all values of one
+        (pa.array([[1] * 200_000]), 1_599_999, False),
+        (pa.array([[1] * 200_000]), 1_600_000, True),
     ],
 )
 def test_the_values_of_parquet_are_bounded_by_the_size_of_the_file(monkeypatch, column, size, fits):

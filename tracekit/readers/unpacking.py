@@ -25,6 +25,7 @@ FREE_BYTES = 64 << 20
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ"
 _PACKED_BYTES = 1 << 12
 TOO_MUCH = f"it unpacks to more than {MOST_EXPANSION} times its size"
+_TEXT = "BYTE_ARRAY"
 _VALUE_BYTES = 8  # of a number or time; a text of Parquet has at least as much
 
 
@@ -145,18 +146,20 @@ def _held(about: "FileMetaData", most: int, opened: "Callable[..., ParquetFile]"
     lists = [column for column, kind in enumerate(kinds) if kind.max_repetition_level]
     if any(kinds[column].path == kinds[column].name for column in lists):
         return most + 1  # a list that is none of Arrow's, in which a damaged byte turns a column
-    of_text = [kind for kind in kinds if kind.physical_type == "BYTE_ARRAY"]
-    texts = {kind.name for kind in of_text if kind.path == kind.name}
-    row_bytes = sum(max(_VALUE_BYTES, kind.length or 0) for kind in kinds)
+    texts = {kind.name for kind in kinds if kind.physical_type == _TEXT and kind.path == kind.name}
     held = perhaps = 0
     for group in map(about.row_group, range(about.num_row_groups)):
-        rows, size = max(group.num_rows, 0), max(group.total_byte_size, 0)
-        values = sum(max(group.column(column).num_values, 0) for column in lists)  # of any number in a row
-        held += max(row_bytes * rows + _VALUE_BYTES * values, size)
-        perhaps += len(of_text) * rows * size  # were the longest text in each row
+        size = max(group.total_byte_size, 0)
+        counts = [max(group.num_rows, 0)] * len(kinds)
+        for column in lists:
+            counts[column] = max(group.column(column).num_values, 0)
+        widths = (max(_VALUE_BYTES, kind.length or 0) for kind in kinds)
+        held += max(sum(width * count for width, count in zip(widths, counts, strict=True)), size)
+        of_text = sum(count for kind, count in zip(kinds, counts, strict=True) if kind.physical_type == _TEXT)
+        perhaps += of_text * size  # were the longest text in each value
     if held > most or held + perhaps <= most:
         return held
-    if len(texts) < len(of_text):
+    if len(texts) < sum(kind.physical_type == _TEXT for kind in kinds):
         return held + perhaps  # of texts in lists, which no profiler's table has so many of
     import pyarrow as pa
     import pyarrow.compute as compute

@@ -47,7 +47,7 @@ LATENCY_FROM_ROWS = 10
 # A shortest delay of which more passes once the call has returned is a wait for something: it was 30 us in all on an
 # MI300X, 40 to 80 us on CPU devices, and less on NVIDIA's GPUs (host_times.PROMPT_PS).
 LONGEST_LATENCY_PS = 100_000_000
-# So many bytes of each call `calls` has held, and freed.
+# About so many bytes of each call `calls` has held, and freed.
 _OF_A_CALL = 100
 EDGE_COLUMNS = {"edge": "str", "edges": "int64", "dropped": "int64"}
 
