@@ -4,6 +4,7 @@ import json
 import re
 import zlib
 from base64 import b64decode
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tracekit.report.html import page as page_module
 from tracekit.report.html.heat_map import heat_map
 from tracekit.report.html.page import page as html_of
 from tracekit.timeline.timeline import timeline_of
-from tracekit.units import time
+from tracekit.units import percent, time
 
 DEVICES, STEPS, SLOW = 40, 12, 21
 READY = "#heat-map[data-ready]"
@@ -238,6 +239,27 @@ def test_the_timeline_of_a_fleet_has_the_devices_that_stand_for_all(page, fleet)
     assert names == list(report.fleet.drawn)
     drawn = f"{len(names)} devices of {DEVICES} are drawn, and stand for all: {', '.join(names)}."
     assert page.locator("#timeline > .about").inner_text() == drawn
+
+
+def test_lanes_of_a_fleet_say_the_shares_of_the_tables_though_others_worked_longer(open_page, tmp_path):
+    whole = with_stragglers(DEVICES, STEPS, {SLOW: 1.3})
+    drawn = analyse(timeline_of(whole.trace)).fleet.drawn
+    early, late = [name for name in whole.names if name not in drawn][:2]
+    rows = whole.trace.events.copy()
+    of_early, of_late = (np.flatnonzero(rows["device"] == name) for name in (early, late))
+    rows.loc[of_early[0], "start_ps"] -= 40_000_000
+    rows.loc[of_late[-1], "end_ps"] += 40_000_000
+    timeline = timeline_of(replace(whole.trace, events=rows))
+    report = analyse(timeline)
+    assert not {early, late} & set(report.fleet.drawn)
+    (tmp_path / "page.html").write_text(html_of(report, timeline), "utf-8")
+    page = open_page(tmp_path / "page.html")
+    page.wait_for_selector("#timeline[data-ready]")
+    page.get_by_role("button", name="Whole", exact=True).click()
+    partition = report.whole.partition.set_index("device").loc[list(report.fleet.drawn)]
+    shares = [percent(busy, window) for busy, window in zip(partition["busy_ps"], partition["window_ps"], strict=True)]
+    shown = """[...document.querySelectorAll('.tl-row[aria-level="1"] .tl-busy')].map((at) => at.textContent)"""
+    page.wait_for_function(f"(shares) => JSON.stringify({shown}) === JSON.stringify(shares)", arg=shares)
 
 
 def test_a_timeline_of_a_fleet_that_would_be_too_large_has_fewer_devices_and_then_less_time(monkeypatch):

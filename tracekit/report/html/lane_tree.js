@@ -134,13 +134,13 @@
     shares(app);
   }
 
-  /** Writes how busy each row is in the view, as far as it lies between the first and the last device work. */
+  /** Writes how busy each row is in the view, as far as it lies between the first and the last work of all devices. */
   function shares(app) {
     const rows = rowsByKey(app);
     for (const node of app.dom.side.querySelectorAll(".tl-row")) {
       const row = rows.get(node.dataset.key);
       if (row.memory) continue;
-      const [first, last] = app.index.work[row.group.clock] ?? [-Infinity, Infinity];
+      const [first, last] = app.data.clocks[row.group.clock]?.work ?? [-Infinity, Infinity];
       const [from, to] = [Math.max(app.view.from, first), Math.min(app.view.to, last)];
       const length = Math.max(to - from, 0);
       const busy = row.subject.cells.reduce((sum, { set }) => sum + tracekit.intervals.within(set, from, to), 0);

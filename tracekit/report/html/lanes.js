@@ -31,7 +31,7 @@
   /**
    * The index of the data: `lanes` {number, group, name, first, last, sets, cells, reach} and `groups` {number, name,
    * host, clock, kind, lanes, sets, cells, busy} and, where it has one, its lane of `memory`. `sets` are by class, `cells`
-   * disjoint by mask of classes; `work` is from the first to the last device work by clock.
+   * disjoint by mask of classes.
    */
   function index(data) {
     const groups = data.groups.map((group, number) => ({ ...group, number, lanes: [] }));
@@ -52,18 +52,7 @@
       group.cells = group.lanes.length === 1 ? group.lanes[0].cells : cells(group.sets);
       group.busy = uniteAll(group.sets.filter((set) => set.length));
     }
-    return { lanes, groups, work: workByClock(groups) };
-  }
-
-  /** From the first to the last device work on each clock, [from, to] by number; a clock without any has none. */
-  function workByClock(groups) {
-    const work = [];
-    for (const { clock, kind, busy } of groups) {
-      if (kind === "host" || !busy.length) continue;
-      const [from, to] = work[clock] ?? [Infinity, -Infinity];
-      work[clock] = [Math.min(from, busy.start[0]), Math.max(to, busy.end[busy.length - 1])];
-    }
-    return work;
+    return { lanes, groups };
   }
 
   /** The row of a lane that runs at `time`, the latest begun if several do; -1 for none. */

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tracekit import cores
 from tracekit.columns import records
+from tracekit.intervals import Intervals
 from tracekit.report import palette
 from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes
 from tracekit.report.html.memory_lanes import MemoryLanes, memory_lanes
@@ -156,7 +157,10 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
         "source": report.trace.source,
         "unit_ps": str(unit),
         "rounded": rounded,
-        "clocks": [{"name": name, "origin_ps": str(at)} for name, at in zero.items()],
+        "clocks": [
+            {"name": name, "origin_ps": str(at), "work": _work(report.windows.get(name), at, unit)}
+            for name, at in zero.items()
+        ],
         "device_rows": rows.device_rows,
         "rows": len(rows.start),
         "whole": reach,
@@ -186,6 +190,11 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
     elements += [element("named", zlib.compress(json_text(with_names).encode("ascii"), 6))]
     elements += [element(packed.name, packed.content) for packed in columns]
     return "\n".join(elements) + "\n"
+
+
+def _work(window: Intervals | None, zero_ps: int, unit: int) -> list[int] | None:
+    """From the first to the last device work of all devices of a clock, drawn or not, in units; None without any."""
+    return None if window is None or not len(window) else [(int(window[at, at]) - zero_ps) // unit for at in (0, -1)]
 
 
 def _all_times(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[str, int]) -> list[NDArray[np.int64]]:
