@@ -1,6 +1,5 @@
 """What a process that is one command does with memory that it has freed, and with garbage."""
 
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -28,34 +27,6 @@ def test_a_command_that_runs_nothing_of_others_seldom_looks_for_garbage_and_not_
         [sys.executable, "-c", WATCHED, *command.split()], capture_output=True, text=True, check=True
     )
     assert process.stdout.splitlines()[-1] == f"{is_suited} {is_suited}"
-
-
-# Free columns of one size, of which the first and the last are kept: what lies between goes back to the system.
-FREED = """
-import sys
-import numpy as np
-from tracekit import heap
-if sys.argv[1] == "suited":
-    heap.suit_a_command()
-def held():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
-np.ones(30 << 17)  # glibc would from now on keep what is as large
-columns = [np.ones(30 << 17) for _ in range(12)]
-most = held()
-del columns[1:-1]
-print((most - held()) >> 20)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the figures are of glibc, and of /proc")
-def test_of_a_command_large_columns_go_back_to_the_system_when_they_are_freed():
-    freed = {
-        how: int(subprocess.run([sys.executable, "-c", FREED, how], capture_output=True, text=True, check=True).stdout)
-        for how in ("suited", "plain")
-    }
-    assert freed["plain"] < 30
-    assert freed["suited"] >= 270  # of 300 MB
 
 
 MEMINFO, STATUS = "MemTotal: 9000 kB\nMemAvailable:    5000 kB\nSwapFree:  1000 kB\n", "Name: x\nVmRSS:\t   400 kB\n"

@@ -263,7 +263,6 @@ def _write(
 
     from tracekit.columns import no_formula
     from tracekit.report import storage
-    from tracekit.report.html.page import page
     from tracekit.report.markdown import markdown
     from tracekit.units import revealed
 
@@ -274,19 +273,18 @@ def _write(
     overlap = pd.concat([each.overlap.assign(phase=each.label) for each in breakdowns], ignore_index=True)
     for name in overlap.select_dtypes(["str", "object", "category"]):
         overlap[name] = overlap[name].astype("str").map(lambda text: no_formula(revealed(text)), na_action="ignore")
+    # Another core writes the rows and makes the page while this one draws: for most of their time neither Arrow nor
+    # what packs the rows of the page holds the GIL.
     try:
-        # Another core writes the tables while this one draws: of most of their time neither Arrow nor what draws holds
-        # the GIL.
         with whole_directory(out, _ENTRIES, SUMMARY) as draft, ThreadPoolExecutor(1) as aside:
             progress("tables")
-            tables = []
+            files = []
             # First, as it holds most: of 600,000 names 130 MB, which would stand beside those of the page.
             if shown and shown.reduced is None:
-                tables.append(aside.submit(_write_table, shown.rows.events, draft / "intervals.parquet"))
-            tables += [
-                aside.submit(storage.write, report.summary(), report, draft),
-                aside.submit(overlap.to_csv, draft / "overlap.csv", index=False),
-            ]
+                files.append(aside.submit(_write_table, shown.rows.events, draft / "intervals.parquet"))
+            files.append(aside.submit(_write_page, report, shown, draft / "report.html"))
+            storage.write(report.summary(), report, draft)
+            overlap.to_csv(draft / "overlap.csv", index=False)
             if lanes and picture:
                 from tracekit.report.figures.figure import draw
                 from tracekit.report.figures.selection import select
@@ -296,11 +294,16 @@ def _write(
                 heap.give_back()
             (draft / "report.md").write_text(markdown(report, picture), "utf-8")
             progress("page")
-            (draft / "report.html").write_text(page(report, shown), "utf-8")
-            for table in tables:
-                table.result()
+            for file in files:
+                file.result()
     except OSError as error:
         raise TracekitError(f"The report cannot be written to {out}: {error}. Give another --out.") from None
+
+
+def _write_page(report: "Report", timeline: "Timeline | None", path: Path) -> None:
+    from tracekit.report.html.page import page
+
+    path.write_text(page(report, timeline), "utf-8")
 
 
 def _write_table(table: "DataFrame", path: Path) -> None:
