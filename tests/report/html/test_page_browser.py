@@ -2,10 +2,18 @@
 
 import re
 
+import pandas as pd
 import pytest
 
 from tests.browser import Pages
+from tests.frames import events, spans, trace
 from tests.report.html.pages import HOSTILE, html, report
+from tracekit.columns import frame
+from tracekit.report.build import analyse
+from tracekit.report.html.page import page as page_of
+from tracekit.report.part import choose
+from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import LAUNCH_COLUMNS
 from tracekit.units import percent
 
 NAMES = ("captured", "hostile", "many", "empty")
@@ -65,6 +73,32 @@ def test_with_the_whole_in_view_each_lane_says_the_share_of_the_tables(open_repo
     known = f"{rows}.filter(([device]) => device in shares)"
     assert page.evaluate(f"(shares) => {known}.length", shares) >= min(2, len(shares))
     page.wait_for_function(f"(shares) => {known}.every(([device, share]) => shares[device] === share)", arg=shares)
+
+
+def test_of_a_phase_of_several_rounds_each_lane_says_the_share_of_the_rounds_as_the_tables_do(open_page, tmp_path):
+    rows = events(
+        ("gpu:0", "compute", 0, 100),
+        ("gpu:0", "compute", 150, 210),
+        ("gpu:0", "memcpy", 410, 460, "c", "H2D"),
+        ("gpu:1", "compute", 20, 90),
+        ("gpu:1", "compute", 420, 500),
+    )
+    rows["correlation_id"] = pd.array([1, 2, 3, pd.NA, pd.NA], "Int64")
+    calls = {"host": ["h"] * 3, "thread": ["t"] * 3, "name": ["launch"] * 3, "correlation_id": [1, 2, 3]}
+    launches = frame(LAUNCH_COLUMNS, calls | {"start_ps": [0, 110, 405], "end_ps": [10, 150, 415]})
+    timeline = timeline_of(trace(rows, spans(("p", 0, 100), ("p", 400, 500)), launches=launches))
+    part = choose(timeline, phase="p")
+    phase = analyse(timeline, phase="p")
+    (tmp_path / "page.html").write_text(page_of(phase, part.of(timeline)), "utf-8")
+    page = open_page(tmp_path / "page.html")
+    page.get_by_role("button", name="Whole", exact=True).click()
+    # Of 200 ps: gpu:0 was busy for 150, gpu:1 for 150; the calls took 10 and 10 of them, others lie between the rounds.
+    cells = phase.whole.partition.set_index("device")
+    assert cells["busy_ps"].to_dict() == {"gpu:0": 150, "gpu:1": 150}
+    shown = """Object.fromEntries([...document.querySelectorAll('.tl-row[aria-level="1"]')].map((row) =>
+        [".tl-device", ".tl-busy"].map((at) => row.querySelector(at).textContent)))"""
+    page.wait_for_function(f"{shown}['gpu:0'] !== ''")
+    assert page.evaluate(shown) == {"gpu:0": "75.0 %", "gpu:1": "75.0 %", "host h": "10.0 %"}
 
 
 def test_hostile_names_make_no_element_and_run_nothing(open_shared):

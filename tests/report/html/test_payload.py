@@ -82,9 +82,10 @@ def test_the_columns_tell_every_row_lane_by_lane():
     )
     rows["bytes"] = pd.array([pd.NA, 2**40, pd.NA, pd.NA], "Int64")
     data = read(payload_of(trace(rows)))
-    assert (data["unit_ps"], data["clocks"], data["whole"]) == (
+    assert (data["unit_ps"], data["clocks"], data["windows"], data["whole"]) == (
         "1000",
-        [{"name": "", "origin_ps": "2000", "work": [0, 11_999_999_998]}],
+        [{"name": "", "origin_ps": "2000"}],
+        [[[0], [11_999_999_998]]],
         [0, 11_999_999_998],
     )
     assert [(group["name"], group["kind"]) for group in data["groups"]] == [("gpu:2", "device"), ("gpu:10", "device")]

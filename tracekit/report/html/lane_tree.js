@@ -2,6 +2,7 @@
 "use strict";
 ((tracekit) => {
   const { element } = tracekit.elements;
+  const { above, within } = tracekit.intervals;
 
   /** The peak of a memory lane. */
   function peakOf({ memory }) {
@@ -134,16 +135,28 @@
     shares(app);
   }
 
-  /** Writes how busy each row is in the view, as far as it lies between the first and the last work of all devices. */
+  /** How long calls of a host last in the view, as far as it lies in windows. */
+  function lasting(set, windows, { from, to }) {
+    let sum = 0;
+    for (let at = above(windows.end, from); at < windows.length && windows.start[at] < to; at++) {
+      sum += within(set, Math.max(from, windows.start[at]), Math.min(to, windows.end[at]));
+    }
+    return sum;
+  }
+
+  /** Writes how busy each row is in the view, as far as that lies in the windows that the tables are of. */
   function shares(app) {
     const rows = rowsByKey(app);
+    const { from, to } = app.view;
     for (const node of app.dom.side.querySelectorAll(".tl-row")) {
       const row = rows.get(node.dataset.key);
       if (row.memory) continue;
-      const [first, last] = app.data.clocks[row.group.clock]?.work ?? [-Infinity, Infinity];
-      const [from, to] = [Math.max(app.view.from, first), Math.min(app.view.to, last)];
-      const length = Math.max(to - from, 0);
-      const busy = row.subject.cells.reduce((sum, { set }) => sum + tracekit.intervals.within(set, from, to), 0);
+      const windows = app.index.windows[row.group.clock];
+      const length = windows.length ? within(windows, from, to) : to - from;
+      // The rows of devices lie in the windows, or are cut to them.
+      const isCut = row.group.kind === "host" && windows.length;
+      const busyIn = isCut ? (set) => lasting(set, windows, app.view) : (set) => within(set, from, to);
+      const busy = row.subject.cells.reduce((sum, { set }) => sum + busyIn(set), 0);
       node.querySelector(".tl-busy").textContent = app.data.partial ? "" : tracekit.units.percent(busy, length);
     }
   }

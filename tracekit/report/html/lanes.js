@@ -1,7 +1,7 @@
 // Lanes and devices as merged sets by mask of classes, so that any range is measured exactly.
 "use strict";
 ((tracekit) => {
-  const { cells, union, uniteAll } = tracekit.intervals;
+  const { cells, mergedSet, union, uniteAll } = tracekit.intervals;
 
   /** The sets of each class among the rows first..last of one lane. */
   function byClass(data, first, last, accepts) {
@@ -31,7 +31,7 @@
   /**
    * The index of the data: `lanes` {number, group, name, first, last, sets, cells, reach} and `groups` {number, name,
    * host, clock, kind, lanes, sets, cells, busy} and, where it has one, its lane of `memory`. `sets` are by class, `cells`
-   * disjoint by mask of classes.
+   * disjoint by mask of classes; `windows` are by clock what counts of its time, none of a clock without device work.
    */
   function index(data) {
     const groups = data.groups.map((group, number) => ({ ...group, number, lanes: [] }));
@@ -52,7 +52,7 @@
       group.cells = group.lanes.length === 1 ? group.lanes[0].cells : cells(group.sets);
       group.busy = uniteAll(group.sets.filter((set) => set.length));
     }
-    return { lanes, groups };
+    return { lanes, groups, windows: data.windows.map(([start, end]) => mergedSet(start, end)) };
   }
 
   /** The row of a lane that runs at `time`, the latest begun if several do; -1 for none. */

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit.columns import numbered
 from tracekit.devices import natural, type_of
+from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE
@@ -44,7 +45,8 @@ class Lanes:
     clock, `name` a place in `names`, `kind` a place in CLASSES + host. Of device rows only, shape (device_rows,):
     `step` (a place in the report's table of steps, -1 for none), `launch` (the row of the host call that started it, -1
     where the trace has none) and `instance` (of a collective, else -1). `bytes` and `wait` (ps) are those that are
-    known, with which of the device rows have one.
+    known, with which of the device rows have one. `windows` are by clock what counts, in ps: from the first to the last
+    work of all devices, drawn or not, or parts of that.
     """
 
     groups: tuple[Group, ...]
@@ -60,6 +62,7 @@ class Lanes:
     step: NDArray[np.int32]
     launch: NDArray[np.int32]
     instance: NDArray[np.int32]
+    windows: Mapping[str, Intervals]
     notes: tuple[str, ...] = ()
 
     def of_devices(self) -> "Lanes":
@@ -126,6 +129,7 @@ def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int]) -> La
         step=step[order],
         launch=number[launch[order]],
         instance=timeline.collectives.instance[order].astype(np.int32),
+        windows=timeline.unions.windows,
     )
 
 

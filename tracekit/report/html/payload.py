@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import cores
+from tracekit import intervals as iv
 from tracekit.columns import records
 from tracekit.intervals import Intervals
 from tracekit.report import palette
@@ -157,10 +158,7 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
         "source": report.trace.source,
         "unit_ps": str(unit),
         "rounded": rounded,
-        "clocks": [
-            {"name": name, "origin_ps": str(at), "work": _work(report.windows.get(name), at, unit)}
-            for name, at in zero.items()
-        ],
+        "clocks": [{"name": name, "origin_ps": str(at)} for name, at in zero.items()],
         "device_rows": rows.device_rows,
         "rows": len(rows.start),
         "whole": reach,
@@ -177,6 +175,7 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
         "names": rows.names,
         "groups": [asdict(group) | {"clock": list(zero).index(group.clock)} for group in rows.groups],
         "lanes": rows.lanes,
+        "windows": [_edges(rows.windows.get(name, iv.EMPTY), at, unit) for name, at in zero.items()],
         "memory": [
             {"group": lane.group, "steps": len(lane.time)}
             | {"peak": lane.peak, "at_least": lane.at_least, "error": lane.error, "facts": lane.facts}
@@ -192,9 +191,10 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
     return "\n".join(elements) + "\n"
 
 
-def _work(window: Intervals | None, zero_ps: int, unit: int) -> list[int] | None:
-    """From the first to the last device work of all devices of a clock, drawn or not, in units; None without any."""
-    return None if window is None or not len(window) else [(int(window[at, at]) - zero_ps) // unit for at in (0, -1)]
+def _edges(windows: Intervals, zero_ps: int, unit: int) -> list[list[int]]:
+    """The starts and the ends of windows of a clock, in units."""
+    edges: list[list[int]] = ((windows - zero_ps) // unit).T.tolist()
+    return edges
 
 
 def _all_times(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[str, int]) -> list[NDArray[np.int64]]:
