@@ -77,11 +77,11 @@ def test_with_the_whole_in_view_each_lane_says_the_share_of_the_tables(open_repo
 
 def test_of_a_phase_of_several_rounds_each_lane_says_the_share_of_the_rounds_as_the_tables_do(open_page, tmp_path):
     rows = events(
-        ("gpu:0", "compute", 0, 100),
+        ("gpu:0", "compute", 10, 100),
         ("gpu:0", "compute", 150, 210),
         ("gpu:0", "memcpy", 410, 460, "c", "H2D"),
         ("gpu:1", "compute", 20, 90),
-        ("gpu:1", "compute", 420, 500),
+        ("gpu:1", "compute", 420, 490),
     )
     rows["correlation_id"] = pd.array([1, 2, 3, pd.NA, pd.NA], "Int64")
     calls = {"host": ["h"] * 3, "thread": ["t"] * 3, "name": ["launch"] * 3, "correlation_id": [1, 2, 3]}
@@ -92,13 +92,13 @@ def test_of_a_phase_of_several_rounds_each_lane_says_the_share_of_the_rounds_as_
     (tmp_path / "page.html").write_text(page_of(phase, part.of(timeline)), "utf-8")
     page = open_page(tmp_path / "page.html")
     page.get_by_role("button", name="Whole", exact=True).click()
-    # Of 200 ps: gpu:0 was busy for 150, gpu:1 for 150; the calls took 10 and 10 of them, others lie between the rounds.
+    # Both devices were busy for 140 of 200 ps, which begin and end idle; calls took 20 of them, others lie between.
     cells = phase.whole.partition.set_index("device")
-    assert cells["busy_ps"].to_dict() == {"gpu:0": 150, "gpu:1": 150}
+    assert cells[["busy_ps", "window_ps"]].to_numpy().tolist() == [[140, 200]] * 2
     shown = """Object.fromEntries([...document.querySelectorAll('.tl-row[aria-level="1"]')].map((row) =>
         [".tl-device", ".tl-busy"].map((at) => row.querySelector(at).textContent)))"""
     page.wait_for_function(f"{shown}['gpu:0'] !== ''")
-    assert page.evaluate(shown) == {"gpu:0": "75.0 %", "gpu:1": "75.0 %", "host h": "10.0 %"}
+    assert page.evaluate(shown) == {"gpu:0": "70.0 %", "gpu:1": "70.0 %", "host h": "10.0 %"}
 
 
 def test_hostile_names_make_no_element_and_run_nothing(open_shared):

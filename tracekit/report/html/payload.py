@@ -8,7 +8,7 @@ import html
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
@@ -144,7 +144,8 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
     # zlib holds no GIL; a column is made when a thread takes it, so that few of them are held at once.
     with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
         columns = list(pool.map(lambda name: column(name, made[name]()), made))
-    reach = [int(rows.start.min()) // unit, int(rows.end.max()) // unit] if len(rows.start) else None
+    windows = [_edges(rows.windows.get(name, iv.EMPTY), at, unit) for name, at in zero.items()]
+    reach = _reach(rows, windows, unit)
     shown = _extent(report)
     extent = [(edge - next(iter(zero.values()))) // unit for edge in shown] if shown else None
     first = opening(report)
@@ -175,7 +176,7 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
         "names": rows.names,
         "groups": [asdict(group) | {"clock": list(zero).index(group.clock)} for group in rows.groups],
         "lanes": rows.lanes,
-        "windows": [_edges(rows.windows.get(name, iv.EMPTY), at, unit) for name, at in zero.items()],
+        "windows": windows,
         "memory": [
             {"group": lane.group, "steps": len(lane.time)}
             | {"peak": lane.peak, "at_least": lane.at_least, "error": lane.error, "facts": lane.facts}
@@ -189,6 +190,17 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
     elements += [element("named", zlib.compress(json_text(with_names).encode("ascii"), 6))]
     elements += [element(packed.name, packed.content) for packed in columns]
     return "\n".join(elements) + "\n"
+
+
+def _reach(rows: Lanes, windows: Sequence[list[list[int]]], unit: int) -> list[int] | None:
+    """From when to when all that is drawn reaches, and the windows that it is of, in units; None where nothing is."""
+    if not len(rows.start):
+        return None
+    first, last = int(rows.start.min()) // unit, int(rows.end.max()) // unit
+    return [
+        min([first, *(start for starts, _ in windows for start in starts[:1])]),
+        max([last, *(end for _, ends in windows for end in ends[-1:])]),
+    ]
 
 
 def _edges(windows: Intervals, zero_ps: int, unit: int) -> list[list[int]]:
