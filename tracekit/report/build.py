@@ -156,7 +156,7 @@ def analyse(
         cores=cores,
         part=part.where,
         notes=(*part.notes, *timeline.trace.notes, *_notes(timeline.trace, timeline.unions), *_outside(outside)),
-        extent=phase_results.extent if len(timeline.unions.windows) < 2 and part.is_whole else None,
+        extent=phase_results.extent if len(timeline.unions.windows) < 2 and part.windows is None else None,
         **of_rows,
         explanation=why,
         advice=advice(looked_at, why, judged or whole, phase_results, inside, compiling),

@@ -73,19 +73,19 @@ class Report:
     the trace, `inside` those of its phases by name, and `headline` the sentence over everything. `windows` are the
     windows of the whole trace by clock, each of shape (1, 2) in ps; none without device rows. `clock_of` names the
     clock of each known device with rows. `extent` is the part of the trace that the timeline shows, [start, end) in ps:
-    from the first phase to the last end of one, None (all of it) where there are no phases or several clocks. `phases`
-    are what `tracekit.phases` gives. `verdict` is that on the whole trace, whose first sentence is then the headline;
-    None where there are phases, which have `verdicts` of their own, and device work. `known_by` and `guessed` say how
-    the kind of the work is known (analysis.classification). The `explanation` and the `advice` are those of the
+    from the first phase to the last end of one, None (all of it) without phases, of a stretch, or on several clocks.
+    `phases` are what `tracekit.phases` gives. `verdict` is that on the whole trace, whose first sentence is the
+    headline; None where there are phases, which have `verdicts` of their own, and device work. `known_by` and `guessed`
+    say how the kind of the work is known (analysis.classification). The `explanation` and the `advice` are those of the
     `compared` phases, or of the whole trace without any: those that are compared with others, or where none is, but
     compiling around them hides what they did, all. Where compiling and warm-up are told apart, `steady` is the
-    Breakdown of the steady steps: then verdict, key figures, explanation and advice are of these, but for what
-    OF_WHOLE (analysis.explain) names. `cores` are the usable ones, where more CPU devices share
-    them. `part` says which part of the trace all of this is of, "" for all of it; its windows then stand for those of
-    the whole trace. `first_work_ps` is by clock the first start of any device row of all of the trace. `operations`
-    (OPERATION_COLUMNS of analysis.top_ops) are those of the whole, of the steps and of each phase, by device, or of
-    more than FEW devices together: what a comparison pairs. `shared_busy` (SHARED_COLUMNS of analysis.overlap) says
-    for the same parts how long devices were busy at once.
+    Breakdown of the steady steps: then verdict, key figures, explanation and advice are of these, but for what OF_WHOLE
+    (analysis.explain) names. `cores` are the usable ones, where more CPU devices share them. `part` says which part of
+    the trace all of this is of, "" for all of it; its windows then stand for those of the whole trace. `first_work_ps`
+    is by clock the first start of any device row of all of the trace. `operations` (OPERATION_COLUMNS of
+    analysis.top_ops) are those of the whole, of the steps and of each phase, by device, or of more than FEW devices
+    together: what a comparison pairs. `shared_busy` (SHARED_COLUMNS of analysis.overlap) says for the same parts how
+    long devices were busy at once.
     """
 
     trace: Origin
@@ -115,7 +115,7 @@ class Report:
         """What the timeline is called on every face, or that of one of several clocks."""
         windows = [window for name, window in self.windows.items() if name == clock or not clock]
         lengths = [self.extent[1] - self.extent[0]] if self.extent else [*map(iv.total, windows)] or [0]
-        where = PHASE_TO_PHASE if self.extent else self.part
+        where = ", ".join(filter(None, [PHASE_TO_PHASE if self.extent else "", self.part]))
         return timeline_title(lengths, where, clock, partial=bool(self.whole.lacking))
 
     @property

@@ -11,15 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.frames import spans
+from tests.frames import spans, trace
 from tests.report.figures.figure_parts import WINDOW, interval_sets, points
+from tests.report.two_gpus import PHASES, ROWS
 from tracekit import intervals as iv
 from tracekit.columns import frame
+from tracekit.report.build import analyse
 from tracekit.report.figures import gantt as gantt_figure
 from tracekit.report.figures import lanes
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import Selection, select
 from tracekit.report.palette import LIGHT
+from tracekit.report.part import choose
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, Trace
@@ -91,6 +94,17 @@ def ink(pixels, colour) -> float:
     """How much of the strip is covered with `colour`, if it holds nothing else."""
     full = 255 * np.array(matplotlib.colors.to_rgb(colour))
     return float(((TRACK - pixels) @ (TRACK - full) / ((TRACK - full) @ (TRACK - full))).mean())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"phase": "both"}, {"devices": ["gpu:1"]}, {"start": 20, "end": 70}, {"start": 20, "devices": ["gpu:1"]}],
+)
+def test_the_picture_shows_as_much_of_a_part_as_the_other_faces(options):
+    timeline = timeline_of(trace(ROWS, PHASES))
+    report = analyse(timeline, **options)
+    selection = select(timeline, report, choose(timeline, **options))
+    assert gantt_figure.caption(selection).removesuffix(", end to end") == report.timeline_title()
 
 
 def test_lanes_stand_in_natural_order_with_their_device_and_its_busy_share():
