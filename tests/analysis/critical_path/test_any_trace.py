@@ -132,6 +132,23 @@ def test_the_replay_is_that_of_a_recursion_over_the_graph(case):
     assert lengths_ps.cumsum(axis=0).T.tolist() == [ends_of_steps(dag, cuts, op, what) for what in WHAT]
 
 
+@pytest.mark.xfail(
+    raises=AssertionError,
+    strict=True,
+    reason="what waits for the collective stands before the member that begins just then",
+)
+def test_a_wait_that_returns_as_the_last_member_of_its_collective_begins():
+    none = {"correlation_id": None, "wait_ps": None, "name": "x"}
+    events = [
+        ("gpu:0", "a", "compute", 0, 0, none | {"correlation_id": 0}),
+        ("gpu:1", "a", "collective", 0, 2, none),
+        ("gpu:0", "a", "collective", 1, 2, none),
+    ]
+    waits = trace(events, [("t", 0, 0, 0), ("t", 1, 2, 3)], [], [("t", 0, 1, None, None, "gpu:1", None, 1)])
+    member = np.array([-1, 1, 1])[rows(waits.events).at]
+    test_the_replay_is_that_of_a_recursion_over_the_graph.hypothesis.inner_test((waits, member, [0, 1, 2]))
+
+
 @settings(max_examples=50)
 @given(traces())
 def test_with_everything_the_replay_gives_the_measured_times_and_the_paths_fill_the_steps(case):
