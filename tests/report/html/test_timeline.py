@@ -345,7 +345,7 @@ def test_on_paper_stands_a_picture_of_the_whole_in_the_colours_of_paper(open_pag
 def test_an_empty_trace_says_so(open_page, tmp_path):
     page = open_page(write_page(tmp_path / "p.html", trace(events())))
     page.wait_for_selector(".tl-note")
-    assert page.locator("#timeline").inner_text().endswith("The trace has no device work, so there is no timeline.")
+    assert page.locator("#timeline").inner_text().endswith("Nothing ran on a device here, so there is no timeline.")
 
 
 def test_one_row_without_length_is_a_timeline_too(open_page, tmp_path):

@@ -235,7 +235,7 @@
     const data = await tracekit.decode.load(document);
     progress.remove();
     if (!data.rows && !data.phases.length && !data.steps.length) {
-      sentence(root, "The trace has no device work, so there is no timeline.");
+      sentence(root, "Nothing ran on a device here, so there is no timeline.");
       return;
     }
     const app = stateOf(root, data);
