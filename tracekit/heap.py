@@ -20,13 +20,13 @@ def suit_a_command() -> None:
     """Let this process, all of which is one command, use again what it has freed, and look for garbage seldom.
 
     Threads allocate from one heap, where what others have freed is used again: a report of 5 million events takes 0.8
-    of 9.5 s less, in the system, and 0.1 of 1.6 GB. What glibc gives back of large columns stays as it is: from 16 MB
-    on, that of eight GPUs took 0.5 of 11.5 s more, as the system clears each page that it hands out again, and 50 MB
-    less of 1.7 GB. Garbage in cycles is looked for a hundred times less often, as what pandas, numba and matplotlib
-    make when they are imported is none, and not at all at the end: 0.2 and 0.3 s of any report. Arrow, which reads its
-    choice when it is imported, allocates from that one heap too: with an allocator of its own, which keeps much of what
-    it freed, a report of 600,000 different names took 90 to 150 MB more; of 5 million events it makes no difference. To
-    be called before there are threads, and by no library.
+    of 9.5 s less, in the system, and 0.1 of 1.6 GB. What glibc gives back of large columns stays as it is: where those
+    of 16 MB and more went back instead of 24, that of eight GPUs took 0.5 of 12 s more, as the system clears each page
+    that it hands out again, and 55 MB less of 1.7 GB. Garbage in cycles is looked for a hundred times less often, as
+    what pandas, numba and matplotlib make when they are imported is none, and not at all at the end: 0.2 and 0.3 s of
+    any report. Arrow, which reads its choice when it is imported, allocates from that one heap too: with an allocator
+    of its own, which keeps much of what it freed, a report of 600,000 different names took 90 to 150 MB more; of 5
+    million events it makes no difference. To be called before there are threads, and by no library.
     """
     import ctypes
 

@@ -2,7 +2,7 @@
 "use strict";
 ((tracekit) => {
   const { element } = tracekit.elements;
-  const { above, within } = tracekit.intervals;
+  const { shared, within } = tracekit.intervals;
 
   /** The peak of a memory lane. */
   function peakOf({ memory }) {
@@ -135,15 +135,6 @@
     shares(app);
   }
 
-  /** How long calls of a host last in the view, as far as it lies in windows. */
-  function lasting(set, windows, { from, to }) {
-    let sum = 0;
-    for (let at = above(windows.end, from); at < windows.length && windows.start[at] < to; at++) {
-      sum += within(set, Math.max(from, windows.start[at]), Math.min(to, windows.end[at]));
-    }
-    return sum;
-  }
-
   /** Writes how busy each row is in the view, as far as that lies in the windows that the tables are of. */
   function shares(app) {
     const rows = rowsByKey(app);
@@ -155,7 +146,7 @@
       const length = windows.length ? within(windows, from, to) : to - from;
       // The rows of devices lie in the windows, or are cut to them.
       const isCut = row.group.kind === "host" && windows.length;
-      const busyIn = isCut ? (set) => lasting(set, windows, app.view) : (set) => within(set, from, to);
+      const busyIn = isCut ? (set) => shared(set, windows, from, to) : (set) => within(set, from, to);
       const busy = row.subject.cells.reduce((sum, { set }) => sum + busyIn(set), 0);
       node.querySelector(".tl-busy").textContent = app.data.partial ? "" : tracekit.units.percent(busy, length);
     }

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -196,11 +197,8 @@ def _reach(rows: Lanes, windows: Sequence[list[list[int]]], unit: int) -> list[i
     """From when to when all that is drawn reaches, and the windows that it is of, in units; None where nothing is."""
     if not len(rows.start):
         return None
-    first, last = int(rows.start.min()) // unit, int(rows.end.max()) // unit
-    return [
-        min([first, *(start for starts, _ in windows for start in starts[:1])]),
-        max([last, *(end for _, ends in windows for end in ends[-1:])]),
-    ]
+    edges = [int(rows.start.min()) // unit, int(rows.end.max()) // unit, *chain(*chain(*windows))]
+    return [min(edges), max(edges)]
 
 
 def _edges(windows: Intervals, zero_ps: int, unit: int) -> list[list[int]]:
