@@ -53,6 +53,8 @@ def traces(draw):
             "correlation_id": draw(st.integers(0, 6) | st.none()),
             "wait_ps": draw(st.integers(0, end - start) | st.none()),
             "name": draw(st.sampled_from("xyz")),
+            "op": draw(st.integers(0, 3) | st.none()),
+            "run_id": 0,
         }
         kind = draw(st.sampled_from(KINDS))
         events.append((device, lane, kind, start, end, more))
@@ -64,7 +66,8 @@ def traces(draw):
         lane = draw(st.sampled_from([(None, None), ("gpu:0", "a"), ("gpu:1", "b")]))
         on = draw(st.sampled_from([("gpu:0", "b"), ("gpu:1", None), ("tpu:0", None)]))
         syncs.append((draw(st.sampled_from("tu")), *draw(spans()), *lane, *on, draw(TIMES | st.none())))
-    random_trace = trace(events, launches, python, syncs)
+    operands = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=3, unique=True))
+    random_trace = trace(events, launches, python, syncs, operands, ops=4)
     cuts = sorted(draw(st.lists(TIMES, min_size=3, max_size=4, unique=True)))
     return random_trace, np.array(member)[rows(random_trace.events).at], cuts
 
@@ -132,21 +135,52 @@ def test_the_replay_is_that_of_a_recursion_over_the_graph(case):
     assert lengths_ps.cumsum(axis=0).T.tolist() == [ends_of_steps(dag, cuts, op, what) for what in WHAT]
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="what waits for the collective stands before the member that begins just then",
-)
-def test_a_wait_that_returns_as_the_last_member_of_its_collective_begins():
-    none = {"correlation_id": None, "wait_ps": None, "name": "x"}
-    events = [
-        ("gpu:0", "a", "compute", 0, 0, none | {"correlation_id": 0}),
-        ("gpu:1", "a", "collective", 0, 2, none),
-        ("gpu:0", "a", "collective", 1, 2, none),
-    ]
-    waits = trace(events, [("t", 0, 0, 0), ("t", 1, 2, 3)], [], [("t", 0, 1, None, None, "gpu:1", None, 1)])
-    member = np.array([-1, 1, 1])[rows(waits.events).at]
-    test_the_replay_is_that_of_a_recursion_over_the_graph.hypothesis.inner_test((waits, member, [0, 1, 2]))
+LAST_MEMBER = {
+    "a wait returns just then": (
+        [
+            ("gpu:0", "a", "compute", 0, 0, {"correlation_id": 0}),
+            ("gpu:1", "a", "collective", 0, 2),
+            ("gpu:0", "a", "collective", 1, 2),
+        ],
+        {"launches": [("t", 0, 0, 0), ("t", 1, 2, 3)], "syncs": [("t", 0, 1, None, None, "gpu:1", None, 1)]},
+    ),
+    "a wait returns before": (
+        [
+            ("gpu:0", "a", "collective", 0, 12),
+            ("gpu:1", "a", "collective", 8, 14),
+            ("gpu:0", "a", "compute", 13, 20),
+        ],
+        {"syncs": [("t", 0, 5, None, None, "gpu:0", None, 5)]},
+    ),
+    "the next kernel has begun": (
+        [
+            ("gpu:0", "a", "collective", 0, 10),
+            ("gpu:1", "a", "collective", 8, 12),
+            ("gpu:0", "a", "compute", 7, 20),
+        ],
+        {},
+    ),
+    "what reads a pair that held up nothing begins": (
+        [
+            ("gpu:0", "a", "collective", 0, 20, {"wait_ps": 0, "op": 0, "run_id": 0}),
+            ("gpu:0", "a", "compute", 1, 18),
+            ("gpu:1", "a", "collective", 8, 20),
+            ("gpu:0", "b", "compute", 9, 20, {"op": 1, "run_id": 0}),
+        ],
+        {"operands": [(1, 0)], "ops": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LAST_MEMBER)
+def test_nothing_waits_for_a_collective_that_went_on_before_its_last_member_began(case):
+    events, more = LAST_MEMBER[case]
+    odd_trace = trace(events, **more)
+    kinds = np.array([0 if event[2] == "collective" else -1 for event in events])[rows(odd_trace.events).at]
+    dag, cuts, op = graph_and_cuts((odd_trace, kinds, [0, 10, 30]))
+    lengths_ps = replay(dag, plan(dag, runs_of(dag, cuts)), WHAT, op).cumsum(axis=0).T.tolist()
+    assert lengths_ps == [ends_of_steps(dag, cuts, op, what) for what in WHAT]
+    assert lengths_ps[0][1] == max(event[4] for event in events)
 
 
 @settings(max_examples=50)
@@ -162,9 +196,8 @@ def test_with_everything_the_replay_gives_the_measured_times_and_the_paths_fill_
     assert (lengths_ps.cumsum(axis=0) <= lengths_ps[:, :1].cumsum(axis=0)).all()
     inside = (dag.clock >= 0) & (dag.start < cuts[-1])
     ends = np.minimum(dag.end[inside], cuts[-1]).tolist()
-    if not (dag.instance >= 0).any():
-        ended = [max([cuts[0], *(end for end in ends if end <= cut)]) for cut in cuts[1:]]
-        assert lengths_ps[:, 0].cumsum().tolist() == [end - cuts[0] for end in ended]
+    ended = [max([cuts[0], *(end for end in ends if end <= cut)]) for cut in cuts[1:]]
+    assert lengths_ps[:, 0].cumsum().tolist() == [end - cuts[0] for end in ended]
     # The pieces of each step cover it, one after the other, and none leaves its node.
     for step in range(len(cuts) - 1):
         mine = path.step == step

@@ -575,18 +575,20 @@ def test_at_one_moment_nodes_without_length_stand_first():
         st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(-1, 7), st.integers(-2, 2)), min_size=8, max_size=8
     ),
     st.permutations(range(8)),
+    st.lists(st.integers(0, 3), min_size=8, max_size=8),
     st.integers(0, 4),
     st.integers(4, 8),
 )
-def test_a_predecessor_is_dropped_that_ended_too_late_or_does_not_stand_before(nodes, ranks, low, high):
+def test_a_predecessor_is_dropped_that_ended_too_late_or_is_not_over_before(nodes, ranks, later, low, high):
+    over = [at + more for at, more in zip(ranks, later, strict=True)]
     start, size, before, lags = (list(column) for column in zip(*nodes, strict=True))
     end = [at + long for at, long in zip(start, size, strict=True)]
     has = [at for at in range(low, high) if before[at] >= 0]
-    keeps = [at for at in has if end[before[at]] + lags[at] <= start[at] and ranks[before[at]] < ranks[at]]
+    keeps = [at for at in has if end[before[at]] + lags[at] <= start[at] and over[before[at]] < ranks[at]]
     dropped = set(has) - {*keeps}
-    columns = [np.array(column, dtype) for column, dtype in ((start, np.int64), (end, np.int64), (ranks, np.int32))]
+    times, places = [np.array(column) for column in (start, end)], [np.array(at, np.int32) for at in (ranks, over)]
     predecessor, lag = np.array(before, np.int32), np.array(lags, np.int64)
-    assert drop_contradicted(*columns, predecessor, lag, low, high) == (len(has), len(keeps))
+    assert drop_contradicted(*times, *places, predecessor, lag, low, high) == (len(has), len(keeps))
     assert predecessor.tolist() == [-1 if at in dropped else value for at, value in enumerate(before)]
     assert lag.tolist() == [0 if at in dropped else value for at, value in enumerate(lags)]
 

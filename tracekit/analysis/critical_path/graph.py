@@ -47,6 +47,8 @@ LATENCY_FROM_ROWS = 10
 # A shortest delay of which more passes once the call has returned is a wait for something: it was 30 us in all on an
 # MI300X, 40 to 80 us on CPU devices, and less on NVIDIA's GPUs (host_times.PROMPT_PS).
 LONGEST_LATENCY_PS = 100_000_000
+# Where each node stands in the order, and behind which place it is over.
+Ranks = tuple[NDArray[np.int32], NDArray[np.int32]]
 # About so many bytes of each call `calls` has held, and freed.
 _OF_A_CALL = 100
 EDGE_COLUMNS = {"edge": "str", "edges": "int64", "dropped": "int64"}
@@ -181,6 +183,8 @@ def graph(timeline: Timeline) -> Graph:
     host, queues, first = sources.host, sources.queues, sources.first
     waits, row_nodes = slice(int(first[1]), int(first[2])), slice(int(first[3]), int(first[4]))
     start, end = _times(sources)
+    collective_of_row, gate, members, of_members = _collectives(rows, timeline.collectives)
+    _outlast_gates(end[row_nodes], collective_of_row, gate)
     wait_start, sources = host.start[first[1] :].copy(), sources.without_times()
     host = sources.host
     drained = _drained_calls(sources, start, end)
@@ -190,12 +194,14 @@ def graph(timeline: Timeline) -> Graph:
     order = _node_order(start, end, begins)
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
+    over = _rank_over(rank, row_nodes, collective_of_row)
 
     tally = _Tally()
-    extra_to, extra_from = _valid_edges(start, end, rank, edges, tally)
+    extra_to, extra_from = _valid_edges((start, end), (rank, over), edges, tally)
     ended_after = _thread_order(sources)[first[2] - len(host.mark) : first[2]]
-    predecessor, lag_ps = _order_edges(sources, drained, start, end, rank, tally)
+    predecessor, lag_ps = _order_edges(sources, drained, (start, end), (rank, over), tally)
     _keep_begins(sources, edges[Dependency.THREAD_WAIT], wait_start, end, predecessor, lag_ps)
+    del over
     sources = sources.without_order()
     host, queues = sources.host, sources.queues
     launch, instance = np.full(len(order), -1, np.int32), np.full(len(order), -1, np.int32)
@@ -204,7 +210,8 @@ def graph(timeline: Timeline) -> Graph:
     ranks = rank[: first[1]], rank[row_nodes]
     launch[row_nodes], latency_ps = _launch_edges(rows, timeline.timed_launch, trace.launches, ranks, has_extra, tally)
     call_ps = _slow_calls(launch[row_nodes], trace.launches, rows, row_nodes)
-    instance[row_nodes], gate, members = _collectives(rows, timeline.collectives, tally)
+    tally.count(Dependency.COLLECTIVE, *of_members)
+    instance[row_nodes] = collective_of_row
     device = np.full(len(order), len(rows.devices), np.int16)
     device[first[3] :] = np.append(rows.device, rows.device[queues.pair])
     kind = np.full(len(order), WORK, np.int8)
@@ -322,6 +329,13 @@ def _times(sources: _Sources) -> tuple[Column, Column]:
     return start, end
 
 
+def _outlast_gates(row_end: Column, collective_of_row: NDArray[np.int32], gate: Column) -> None:
+    """Let no member of a collective end before the last has started: not one of which nothing tells how long it was in
+    flight, nor one cut to the return of a thread."""
+    member = np.flatnonzero(collective_of_row >= 0)
+    row_end[member] = np.maximum(row_end[member], gate[collective_of_row[member]])
+
+
 def _drained_calls(sources: _Sources, start: Column, end: Column) -> Column:
     """The launches, and the ends of steps, before which their thread stood still, as far as is told, until all that it
     had launched was done.
@@ -426,6 +440,19 @@ def _node_order(start: Column, end: Column, begins: Sequence[Column]) -> NDArray
     return order
 
 
+def _rank_over(rank: NDArray[np.int32], row_nodes: slice, collective_of_row: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Behind which place in the order a node is over: its own, or, as a collective ends for all its members together,
+    that of the last of them."""
+    member = np.flatnonzero(collective_of_row >= 0)
+    if len(member) == 0:
+        return rank
+    collective, over = collective_of_row[member], rank.copy()
+    last = np.zeros(int(collective.max()) + 1, np.int32)
+    np.maximum.at(last, collective, rank[row_nodes][member])
+    over[row_nodes][member] = last[collective]
+    return over
+
+
 class _Tally:
     """Counts edges by sort, those that hold and those that the times contradict."""
 
@@ -444,12 +471,13 @@ class _Tally:
 
 
 def _valid_edges(
-    start: Column, end: Column, rank: NDArray[np.int32], edges: dict[Dependency, Edges], tally: _Tally
+    times: tuple[Column, Column], ranks: Ranks, edges: dict[Dependency, Edges], tally: _Tally
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The nodes that wait for further ones, in order, and these."""
+    (start, end), (rank, over) = times, ranks
     preds, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for name, (pred, node) in edges.items():
-        valid = (end[pred] <= start[node]) & (rank[pred] < rank[node])
+        valid = (end[pred] <= start[node]) & (over[pred] < rank[node])
         tally.count(name, len(valid), int(valid.sum()))
         preds.append(pred[valid])
         nodes.append(node[valid])
@@ -459,14 +487,15 @@ def _valid_edges(
 
 
 def _order_edges(
-    sources: _Sources, drained: Column, start: Column, end: Column, rank: NDArray[np.int32], tally: _Tally
+    sources: _Sources, drained: Column, times: tuple[Column, Column], ranks: Ranks, tally: _Tally
 ) -> tuple[NDArray[np.int32], Column]:
     """What its queue or thread had to end before each node, -1 for none, and the work or (negative) lead between."""
+    (start, end), (rank, over) = times, ranks
     host, queues, returns, first = sources.host, sources.queues, sources.returns, sources.first
     predecessor = np.full(len(start), -1, np.int32)
     predecessor[: first[2]] = _thread_order(sources)
     awaited_node = host.awaited_row[returns] + first[3]
-    is_early = sources.is_early & (rank[awaited_node] < rank[first[2] : first[3]])
+    is_early = sources.is_early & (over[awaited_node] < rank[first[2] : first[3]])
     predecessor[first[2] : first[3]] = np.where(is_early, awaited_node, returns)
     predecessor[first[3] :] = queues.predecessor
     predecessor[first[3] :][queues.predecessor >= 0] += first[3]
@@ -482,7 +511,8 @@ def _order_edges(
         (Dependency.THREAD_ORDER, 0, first[2]),
         (Dependency.QUEUE_ORDER, first[3], first[5]),
     ):
-        count, valid = loop(drop_contradicted, high - low)(start, end, rank, predecessor, lag, int(low), int(high))
+        check = loop(drop_contradicted, high - low)
+        count, valid = check(*times, *ranks, predecessor, lag, int(low), int(high))
         tally.count(name, count, valid)
     return predecessor, lag
 
@@ -519,6 +549,7 @@ def drop_contradicted(
     start: Column,
     end: Column,
     rank: NDArray[np.int32],
+    over: NDArray[np.int32],
     predecessor: NDArray[np.int32],
     lag: Column,
     low: int,
@@ -532,7 +563,7 @@ def drop_contradicted(
         if x < 0:
             continue
         count += 1
-        if end[x] + lag[i] <= start[i] and rank[x] < rank[i]:
+        if end[x] + lag[i] <= start[i] and over[x] < rank[i]:
             valid += 1
         else:
             predecessor[i], lag[i] = -1, 0
@@ -593,10 +624,10 @@ def _slow_calls(launch: NDArray[np.int32], launches: pd.DataFrame, rows: Rows, r
 
 
 def _collectives(
-    rows: Rows, instances: CollectiveInstances, tally: _Tally
-) -> tuple[NDArray[np.int32], Column, NDArray[np.int32]]:
+    rows: Rows, instances: CollectiveInstances
+) -> tuple[NDArray[np.int32], Column, NDArray[np.int32], tuple[int, int]]:
     """The collective of each row (n,), and of each collective the last start and how many members it has, 1 where the
-    trace does not hold all.
+    trace does not hold all. At last how many rows have other members, and of how many of these the times allow it.
 
     No member can end before the last has started; where one did, its rows are no collective.
     """
@@ -611,10 +642,10 @@ def _collectives(
     is_wrong[collective[rows.end[member_rows] <= gate[collective]]] = True
     is_wrong &= members > 1
     in_several = collective[members[collective] > 1]
-    tally.count(Dependency.COLLECTIVE, len(in_several), int((~is_wrong[in_several]).sum()))
     collective_of_row = np.maximum(instance, -1).astype(np.int32)
     collective_of_row[member_rows[is_wrong[collective]]] = -1
-    return collective_of_row, gate, np.where(instances.complete, members, 1).astype(np.int32)
+    edges = len(in_several), int((~is_wrong[in_several]).sum())
+    return collective_of_row, gate, np.where(instances.complete, members, 1).astype(np.int32), edges
 
 
 def _clocks(sources: _Sources) -> tuple[tuple[str, ...], NDArray[np.int16]]:
