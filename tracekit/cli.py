@@ -443,10 +443,11 @@ def report(
         directory = out or default_directory(source, part.name if part else "")
         _tell(f"Wrote {directory}/ ({', '.join(file_names(result, timeline))})")
     if timeline is not None and timeline.left_out:
+        of_drawn = "are told of the devices that stand for all alone, and no critical path" if shown else "are not told"
         _tell(
-            "Rows of compute were left out to save memory, so top operations, the critical path and causes of idle "
-            f"time are not told{'' if shown else ', and no timelines'}. Report few steps for them (--only-steps), or "
-            "few hosts."
+            "Rows of compute were left out to save memory, so operations and causes of idle time "
+            f"{of_drawn}{'' if shown else ', nor the critical path, and there are no timelines'}. Report few steps for "
+            "them (--only-steps), or few hosts."
         )
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,9 +11,10 @@ from tests.fleet_traces import fleet, with_stragglers
 from tests.stepped import annotations, timeline, work
 from tracekit.analysis import fleet as module
 from tracekit.analysis.collectives import collectives
-from tracekit.analysis.fleet import DRAWN, MEASURES, Fleet, groupings
+from tracekit.analysis.fleet import DRAWN, MEASURES, Fleet, groupings, longer_on_drawn
 from tracekit.analysis.overlap import partition
 from tracekit.analysis.steps import steps
+from tracekit.analysis.top_ops import DEVICE_NAME_COLUMNS
 from tracekit.columns import frame
 from tracekit.timeline.timeline import Timeline, timeline_of
 from tracekit.trace import EVENT_COLUMNS, Trace
@@ -101,6 +104,53 @@ def test_ranks_that_are_all_alike_are_drawn_by_the_median_and_the_extremes_of_co
     assert by_role.loc["least", "compute_ps"] == ranks["compute_ps"].min()
     assert by_role.loc["most", "compute_ps"] == ranks["compute_ps"].max()
     assert sorted(by_role.index) == ["least", "median", "most"]
+
+
+def test_of_each_host_one_late_rank_is_drawn_before_a_second_of_any():
+    """The eight of one host are later than two of others, which have to be seen beside them."""
+    slow = {**dict.fromkeys(range(16, 24), 1.5), 9: 1.2, 33: 1.1}
+    ranks = of(timeline_of(with_stragglers(48, 6, slow).trace)).ranks
+    drawn = ranks.loc[ranks["role"].notna() & (ranks["role"] != "median")]
+    assert len(drawn) == DRAWN - 1
+    assert {"host0001/gpu:1", "host0004/gpu:1"} < {*drawn["device"]}
+    assert drawn["host"].tolist().count("host0002") == DRAWN - 3
+
+
+def test_operations_are_held_against_those_of_the_median_device():
+    its = of(timeline_of(with_stragglers(32, 6, {21: 1.3}).trace))
+    drawn = its.ranks[its.ranks["role"].notna()]
+    rng, names = np.random.default_rng(3), [(f"op{at}", program, "compute") for at in range(6) for program in "ab"]
+    window = int(drawn["window_ps"].iloc[0])
+    rows = [
+        (device, *name, "elementwise", int(rng.integers(1, 9)), int(rng.integers(0, window // 250)))
+        for device in its.ranks["device"]
+        for name in names
+        if rng.random() < 0.8
+    ]
+    by_device = pd.DataFrame(rows, columns=["device", "name", "program", "kind", "pattern", "n", "time_ps"])
+    by_device = by_device.assign(median_ps=1, p95_ps=2)
+    (median,) = drawn.loc[drawn["role"] == "median", "device"]
+    there = {row[1:4]: row[5:] for row in rows if row[0] == median}
+    expected = []
+    for device, role in zip(drawn["device"], drawn["role"], strict=True):
+        longer = [
+            (device, role, name, kind, pattern, n, time, *there.get((name, program, kind), (0, 0)))
+            for at, name, program, kind, pattern, n, time in rows
+            if at == device != median
+        ]
+        longer = [(*row, row[6] - row[8]) for row in longer if 1000 * (row[6] - row[8]) >= window]
+        expected += sorted(longer, key=lambda row: -row[-1])[:3]
+    found = longer_on_drawn(its, by_device)
+    assert len(expected) > 4
+    assert sorted(found.itertuples(index=False, name=None)) == sorted(expected)
+    assert found["more_ps"].is_monotonic_decreasing
+
+
+def test_without_a_median_device_nothing_is_longer_than_on_it():
+    its = of(timeline_of(with_stragglers(32, 6, {}).trace))
+    without = replace(its, ranks=its.ranks[its.ranks["role"] != "median"])
+    assert not len(longer_on_drawn(without, frame(DEVICE_NAME_COLUMNS)))
+    assert not len(longer_on_drawn(its, frame(DEVICE_NAME_COLUMNS)))
 
 
 def test_no_more_ranks_are_drawn_than_fit():

@@ -36,7 +36,7 @@ from tracekit.report.figures.selection import select
 from tracekit.report.html.lanes import lanes
 from tracekit.report.html.page import page
 from tracekit.report.model import Report, time_zero
-from tracekit.report.report import drawn
+from tracekit.report.report import drawn, with_drawn
 from tracekit.report.terminal import printout, timeline_text
 from tracekit.timeline.reduction import reduced
 from tracekit.timeline.timeline import Timeline, all_rows_of, timeline_of
@@ -186,7 +186,22 @@ def assert_drawn_alike(whole: Timeline, small: Timeline) -> Report:
     assert page(report, again) == page(report, whole)
     console = Console(file=io.StringIO(), width=100, force_terminal=False)
     assert timeline_text.timeline(report, again, console) == timeline_text.timeline(report, whole, console)
+    assert_drawn_explained_alike(whole, small)
     return report
+
+
+def assert_drawn_explained_alike(whole: Timeline, small: Timeline) -> None:
+    """Why the devices that stand for all stood idle, and what they ran, is told of a reduced run as of all its rows."""
+    of_all, of_small = analyse(whole), with_drawn(small, analyse(small))
+    idle, operations = of_all.explanation.idle.devices, of_all.explanation.top_ops.by_device
+    for expected, its in ((idle, of_small.drawn_idle), (operations, of_small.drawn_operations)):
+        expected = expected[expected["device"].isin(of_small.fleet.drawn)].reset_index(drop=True)
+        assert len(expected)
+        order = [*expected.columns]
+        columns = [table.sort_values(order).reset_index(drop=True) for table in (expected, its)]
+        pd.testing.assert_frame_equal(*columns)
+    assert of_small.overview[0].tables == of_all.overview[0].tables
+    assert of_small.overview[0].sentences == of_all.overview[0].sentences
 
 
 def test_what_is_drawn_of_a_reduced_fleet_is_what_is_drawn_of_all_its_rows(run):
@@ -233,6 +248,8 @@ def test_the_page_of_a_reduced_fleet_has_a_timeline_unless_its_files_are_gone_or
     assert (tmp_path / "out" / "gantt.png").is_file()
     assert report.fleet is not None
     assert all(name in (tmp_path / "out" / "report.html").read_text("utf-8") for name in report.fleet.drawn)
+    assert len(report.drawn_idle) == len(report.fleet.drawn)
+    assert tracekit.load(tmp_path / "out") == report
 
     def why() -> str:
         """The note on why there is no timeline, read anew."""
@@ -589,7 +606,9 @@ def test_the_command_says_that_rows_were_left_out(run, tmp_path, capsys, monkeyp
     with pytest.raises(SystemExit) as end:
         main()
     assert not end.value.code
-    assert "Rows of compute were left out to save memory" in " ".join(capsys.readouterr().err.split())
+    said = " ".join(capsys.readouterr().err.split())
+    words = "operations and causes of idle time are told of the devices that stand for all alone, and no critical path."
+    assert f"Rows of compute were left out to save memory, so {words}" in said
 
 
 def test_compute_of_a_device_that_stands_in_several_places_counts_whole():

@@ -5,6 +5,7 @@ Everything follows from the partition, the steps and the collectives, so that a 
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -68,7 +69,29 @@ CELL_COLUMNS = {
     "worked": "int64",
     **dict.fromkeys(MEASURES, "int64"),
 }
-
+# Why the devices that stand for all stood idle, and on which operations they spent more time than the median device.
+IDLE_COLUMNS = {
+    "device": "str",
+    "role": "str",
+    "idle_ps": "int64",
+    "ratio": "Float64",
+    "cause": "str",
+    "cause_ratio": "Float64",
+}
+LONGER_COLUMNS = {
+    "device": "str",
+    "role": "str",
+    "name": "str",
+    "kind": "str",
+    "pattern": "str",
+    "n": "int64",
+    "time_ps": "int64",
+    "median_n": "int64",
+    "median_ps": "int64",
+    "more_ps": "int64",
+}
+# So many operations of each device are told, which took longer by this share of its window at least.
+_LONGER, _WORTH_A_ROW = 3, 0.001
 
 # The end of a host's name that numbers it among those that begin alike: `rack03-node12`.
 _NUMBERED = re.compile(r"[-_.]?[a-z]*\d+$", re.IGNORECASE)
@@ -172,6 +195,39 @@ def fleet(partition: pd.DataFrame, steps: Steps, collectives: Collectives) -> Fl
         *_binned(bins, long, len(ranks)),
         lacking=steps.lacking,
     )
+
+
+def causes_of_drawn(fleet: Fleet, devices: pd.DataFrame) -> pd.DataFrame:
+    """Why those of the `devices` (DEVICE_COLUMNS of analysis.idle) that stand for all stood idle, by the cause of most
+    of that time (IDLE_COLUMNS), in the order of the ranks."""
+    drawn = fleet.ranks.loc[fleet.ranks["role"].notna(), ["device", "role"]]
+    return frame(IDLE_COLUMNS, drawn.merge(devices, on="device").reset_index(drop=True))
+
+
+def longer_on_drawn(fleet: Fleet, by_device: pd.DataFrame) -> pd.DataFrame:
+    """The operations, of those of each device (DEVICE_NAME_COLUMNS of analysis.top_ops), on which the devices that
+    stand for all spent more time than the median device, by a thousandth of their window at least (LONGER_COLUMNS).
+
+    `more_ps` is how much more: `time_ps`, the sum of the durations of `n` rows, less `median_ps`, that of `median_n` on
+    the device of the role "median". The largest come first, at most three of a device.
+    """
+    drawn = fleet.ranks.loc[fleet.ranks["role"].notna(), ["device", "role", "window_ps"]]
+    is_median = drawn["role"] == "median"
+    if not is_median.any():
+        return frame(LONGER_COLUMNS)
+    operation, times = ["name", "program", "kind"], ["n", "time_ps"]
+    every = by_device[["device", *operation, "pattern", *times]]
+    of_median = every[every["device"] == drawn.loc[is_median, "device"].iloc[0]]
+    table = every.merge(drawn[~is_median], on="device").merge(
+        of_median[[*operation, *times]].rename(columns={"n": "median_n", "time_ps": "median_ps"}),
+        how="left",
+        on=operation,
+    )
+    table = table.fillna({"median_n": 0, "median_ps": 0})
+    table["more_ps"] = table["time_ps"] - table["median_ps"].astype("int64")
+    longer = table[(table["more_ps"] > 0) & (table["more_ps"] >= _WORTH_A_ROW * table["window_ps"])]
+    longer = longer.sort_values("more_ps", ascending=False, kind="stable").groupby("device").head(_LONGER)
+    return frame(LONGER_COLUMNS, longer.reset_index(drop=True))
 
 
 def groupings(fleet: Fleet, timeline: Timeline | None = None) -> tuple[Grouping, ...]:
@@ -310,7 +366,8 @@ def _differences(ranks: pd.DataFrame) -> tuple[list[str | None], list[float | No
 
 
 def _roles(ranks: pd.DataFrame) -> list[str | None]:
-    """The role of each rank, None of those that are not drawn."""
+    """The role of each rank, None of those that are not drawn: of each host one straggler or outlier comes before a
+    second of any, since the devices of a late host are alike."""
     roles: dict[int, str] = {}
     cost = ranks["cost_ps"].fillna(0).to_numpy(np.int64)
     off = np.abs(ranks["differs_by"].fillna(0).to_numpy(np.float64))
@@ -320,7 +377,12 @@ def _roles(ranks: pd.DataFrame) -> list[str | None]:
     unlike = np.flatnonzero(off)
     for at in unlike[np.argsort(-off[unlike], kind="stable")].tolist():
         roles.setdefault(at, "outlier")
-    roles = dict([*roles.items()][: DRAWN - 1])
+    hosts, of_host = ranks["host"].tolist(), Counter[str]()
+    turn: dict[int, int] = {}
+    for at in roles:
+        turn[at] = of_host[hosts[at]]
+        of_host[hosts[at]] += 1
+    roles = dict(sorted(roles.items(), key=lambda entry: turn[entry[0]])[: DRAWN - 1])
     compute = ranks["compute_ps"].to_numpy()
     far = np.abs(compute - np.median(compute)) if len(ranks) else compute
     ordinary = [at for at in np.argsort(far, kind="stable").tolist() if at not in roles]

@@ -312,8 +312,10 @@ def _waits_of_devices(timeline: Timeline) -> dict[str, NDArray[np.int64]]:
 
 def _ends(timeline: Timeline, device: int) -> NDArray[np.int64]:
     """When each collective instance ended on the devices of this device's clock."""
-    rows, instance = timeline.rows, timeline.collectives.instance
-    members = np.flatnonzero((instance >= 0) & rows.same_clock(device)[rows.device])
+    every = timeline.reduced or timeline  # the members on hosts that were not read again end there
+    rows, instance = every.rows, every.collectives.instance
+    on_clock = np.isin(rows.device, rows.on_clock(timeline.rows.clocks[device]))
+    members = np.flatnonzero((instance >= 0) & on_clock)
     last_end = np.full(int(instance.max()) + 1, np.iinfo(np.int64).min)
     np.maximum.at(last_end, instance[members], rows.end[members])
     return last_end

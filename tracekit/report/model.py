@@ -14,10 +14,11 @@ from tracekit import intervals as iv
 from tracekit import notebook, remote
 from tracekit.analysis.advice import Advice
 from tracekit.analysis.explain import Explanation
-from tracekit.analysis.fleet import Fleet, fleet
+from tracekit.analysis.fleet import Fleet, causes_of_drawn, fleet, longer_on_drawn
+from tracekit.analysis.idle import DEVICE_COLUMNS
 from tracekit.analysis.overlap import SHARED_COLUMNS, Breakdown
 from tracekit.analysis.phases import Phases
-from tracekit.analysis.top_ops import OPERATION_COLUMNS
+from tracekit.analysis.top_ops import DEVICE_NAME_COLUMNS, OPERATION_COLUMNS
 from tracekit.columns import frame, records
 from tracekit.devices import FEW
 from tracekit.errors import TracekitError
@@ -85,7 +86,9 @@ class Report:
     is by clock the first start of any device row of all of the trace. `operations` (OPERATION_COLUMNS of
     analysis.top_ops) are those of the whole, of the steps and of each phase, by device, or of more than FEW devices
     together: what a comparison pairs. `shared_busy` (SHARED_COLUMNS of analysis.overlap) says for the same parts how
-    long devices were busy at once.
+    long devices were busy at once. Of a fleet of which rows were left out, `drawn_idle` (DEVICE_COLUMNS of
+    analysis.idle) and `drawn_operations` (DEVICE_NAME_COLUMNS of analysis.top_ops) are of the devices that stand for
+    all, whose files were read again; of all others the explanation has them.
     """
 
     trace: Origin
@@ -110,6 +113,8 @@ class Report:
     first_work_ps: Mapping[str, int] = field(default_factory=dict)
     operations: pd.DataFrame = field(default_factory=partial(frame, OPERATION_COLUMNS))
     shared_busy: pd.DataFrame = field(default_factory=partial(frame, SHARED_COLUMNS))
+    drawn_idle: pd.DataFrame = field(default_factory=partial(frame, DEVICE_COLUMNS))
+    drawn_operations: pd.DataFrame = field(default_factory=partial(frame, DEVICE_NAME_COLUMNS))
 
     def timeline_title(self, clock: str = "") -> str:
         """What the timeline is called on every face, or that of one of several clocks."""
@@ -196,8 +201,12 @@ class Report:
         every = overview(self.whole, self.parts, self.phases, self.compared, self.judged)
         if not self.fleet:
             return every
-        why = self.explanation.collectives
-        return (of_fleet.section(self.fleet, why.lacking or why.alone), *map(of_fleet.condensed, every))
+        why = self.explanation
+        idle = self.drawn_idle if why.idle.lacking else why.idle.devices
+        of_each = self.drawn_operations if why.top_ops.lacking else why.top_ops.by_device
+        reasons = causes_of_drawn(self.fleet, idle), longer_on_drawn(self.fleet, of_each)
+        unknown = why.collectives.lacking or why.collectives.alone
+        return (of_fleet.section(self.fleet, unknown, *reasons), *map(of_fleet.condensed, every))
 
     @cached_property
     def classification(self) -> Section | None:

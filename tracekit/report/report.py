@@ -123,9 +123,32 @@ def report(
         result = replace(result, notes=(*result.notes, f"{_PICTURE} is left out: {reason}"))
     if reason := why_not_drawn(timeline, result):
         result = replace(result, notes=(*result.notes, reason))
+    result = with_drawn(timeline, result)
     part = choose(timeline, **only)
     directory = default_directory(result.trace.source or "trace", part.name) if out is None else out
     write(result, timeline, directory, progress, part)
+    return result
+
+
+def with_drawn(timeline: "Timeline", report: "Report") -> "Report":
+    """The report of a timeline of which rows were left out, with what all rows of the devices that stand for all tell;
+    any other as it is."""
+    from tracekit.analysis.idle import idle
+    from tracekit.analysis.top_ops import top_ops
+
+    completeness = report.explanation.completeness
+    again = drawn(timeline, report) if timeline.left_out else None
+    if again is None or not report.fleet or completeness.shares:
+        return report
+    names = report.fleet.drawn
+    operations = top_ops(again).by_device
+    operations = operations[operations["device"].isin(names)].reset_index(drop=True)
+    result = replace(report, drawn_operations=operations)
+    if not completeness.rows:
+        why = idle(again)
+        devices = why.devices[why.devices["device"].isin(names)].reset_index(drop=True)
+        result = replace(result, drawn_idle=result.drawn_idle if why.lacking else devices)
+    heap.give_back()
     return result
 
 

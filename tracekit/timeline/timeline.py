@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from threading import Lock
@@ -24,12 +24,13 @@ from tracekit.timeline.instances import CollectiveInstances, Unseen, match, matc
 from tracekit.timeline.lost_launches import lost_launches
 from tracekit.timeline.named_steps import step_spans
 from tracekit.timeline.programs import Evidence
-from tracekit.timeline.rows import Rows, clock_of_hosts, launch_of, rows
+from tracekit.timeline.rows import CODE, Rows, clock_of_hosts, launch_of, rows
 from tracekit.timeline.step_boundaries import UNMARKED, StepBoundaries, boundaries, no_steps, steps_inside
 from tracekit.timeline.step_marks import ANNOTATION
 from tracekit.timeline.syncs import Syncs, syncs
 from tracekit.timeline.unions import Unions, gaps, unions
 from tracekit.trace import FRAME_COLUMNS, LOSS_COLUMNS, Trace
+from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.losses import MANY_MISSING, Loss
 from tracekit.vocabulary.ranks import process_number
 
@@ -215,6 +216,8 @@ class Timeline:
             recorded = self._origin.timeline
             instance = self._origin.of_rows(lambda timeline: timeline.collectives.instance)[self.place]
             return matched_inside(self.rows, recorded.rows, recorded.collectives, instance, self._window_of_row)
+        if self.reduced:
+            return _with_collectives_of(self.rows, self.reduced)
         return match(self.rows, self.world_size)
 
     @property
@@ -355,6 +358,17 @@ def all_rows_of(timeline: Timeline, devices: Collection[str]) -> Timeline:
     rows = recorded.rows
     of_hosts = read_hosts(recorded.trace, sorted({rows.hosts[rows.number(device)] for device in devices}))
     return Timeline(of_hosts.changed(source=timeline.trace.source), reduced=timeline)
+
+
+def _with_collectives_of(rows: Rows, others: "Timeline") -> CollectiveInstances:
+    """The collectives of others, as those of all hosts are, with the `rows` in them that some hosts have: the k-th
+    collective of a device is its k-th there, where none is left out."""
+    instance = np.full(len(rows), -1)
+    for number, name in enumerate(rows.devices):
+        own, there = rows.of(number), others.rows.of(others.rows.number(name))
+        is_own, is_there = (its.kind[at] == CODE[Kind.COLLECTIVE] for its, at in ((rows, own), (others.rows, there)))
+        instance[own][is_own] = others.collectives.instance[there][is_there]
+    return replace(others.collectives, instance=instance)
 
 
 def _with_steps_of(own: StepBoundaries, others: StepBoundaries) -> StepBoundaries:

@@ -9,6 +9,8 @@ from rich.console import Console
 import tracekit
 from tests.fleet_reports import multiplied, with_noise
 from tests.fleet_traces import with_stragglers
+from tracekit.analysis.fleet import IDLE_COLUMNS, longer_on_drawn
+from tracekit.columns import frame, records
 from tracekit.report.build import analyse
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
@@ -98,6 +100,29 @@ def test_the_text_of_64_devices_names_the_straggler_and_its_host_on_two_screens(
     assert row[2] == f"{cost / 1e9:.1f}"
     drawn = [line.split()[0] for line in text.splitlines() if line.startswith("host") and line.endswith("%")]
     assert drawn == list(report.fleet.drawn)
+
+
+def test_the_report_says_what_took_longer_on_a_device_that_stands_for_all(report):
+    its = report.fleet
+    (median,) = its.ranks.loc[its.ranks["role"] == "median", "device"]
+    longer = longer_on_drawn(its, report.explanation.top_ops.by_device)
+    (first, *_) = records(longer)
+    assert (first["device"], first["kind"]) == ("host0002/gpu:5", "compute")
+    there = f"{time(first['median_ps'])} on {median}, the median device."
+    sentence = f"{first['name']} took {time(first['time_ps'])} on host0002/gpu:5, and {there}"
+    assert sentence in report.overview[0].sentences
+    assert "fleet.drawn_longer" in [table.key for table in report.overview[0].tables]
+    assert [row["more_ps"] for row in report.summary()["fleet"]["drawn_longer"]] == longer["more_ps"].tolist()
+
+
+@pytest.mark.parametrize(("ratio", "is_told"), [(0.31, True), (0.055, False)])
+def test_why_the_idlest_device_stood_idle_is_told_where_it_did_so_for_longer_than_the_median(report, ratio, is_told):
+    rows = [("a", "median", 5, 0.05, "unexplained", 0.5), ("b", "straggler", 31, ratio, "host-bound", 0.7)]
+    idle = frame(IDLE_COLUMNS, rows)
+    sentence = "b was idle for 31.0 % of its window, mainly host-bound (70.0 % of that)."
+    assert (sentence in section(report.fleet, idle=idle).sentences) is is_told
+    assert not any("b was idle" in each for each in section(report.fleet, idle=idle[1:]).sentences)
+    assert [table.key for table in section(report.fleet, idle=idle).tables][-1] == "fleet.drawn_idle"
 
 
 @pytest.mark.parametrize("devices", [80])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.fleet import Fleet
-from tracekit.columns import records
+from tracekit.analysis.fleet import IDLE_COLUMNS, LONGER_COLUMNS, WORTH_TELLING, Fleet
+from tracekit.columns import frame, records
 from tracekit.devices import FEW
 from tracekit.report.section import (
     MOST_ROWS,
@@ -47,9 +47,14 @@ MEASURE_WORDS = {
 _QUANTILES = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
 
 
-def section(fleet: Fleet, why_unknown: str = "") -> Section:
+def section(
+    fleet: Fleet, why_unknown: str = "", idle: pd.DataFrame | None = None, longer: pd.DataFrame | None = None
+) -> Section:
     """The ranks in a few sentences, the stragglers and the hosts by what they cost; `why_unknown` says why nothing is
-    known of waiting."""
+    known of waiting. Of the devices that stand for all: why they stood `idle` (IDLE_COLUMNS), and which operations took
+    `longer` on them (LONGER_COLUMNS)."""
+    idle = frame(IDLE_COLUMNS) if idle is None else idle
+    longer = frame(LONGER_COLUMNS) if longer is None else longer
     ranks, hosts = fleet.ranks, fleet.hosts
     where = "in" if _has_processes(hosts) else "on"
     on_hosts = f" {where} {quantity(len(hosts), *_words_of(hosts))}" if len(hosts) > 1 else ""
@@ -58,10 +63,13 @@ def section(fleet: Fleet, why_unknown: str = "") -> Section:
     steps = f"no steps: {fleet.lacking}"
     if len(lengths):
         steps = f"median step {time(int(lengths.median()))} ({time(int(lengths.min()))} to {time(int(lengths.max()))})"
-    sentences = [f"{size}; {steps.rstrip('.')}.", *_stragglers(fleet, why_unknown), *_unlike(ranks), *_drawn(fleet)]
+    sentences = [f"{size}; {steps.rstrip('.')}.", *_stragglers(fleet, why_unknown), *_unlike(ranks)]
+    sentences += [*_why_idle(idle), *_why_longer(fleet, longer), *_drawn(fleet)]
     tables = [_costs(fleet.stragglers)] if len(fleet.stragglers) else []
     tables += [_hosts(hosts)] if len(hosts) > 1 else []
-    return Section("fleet", "Fleet", tuple(sentences), tables=tuple(tables), data=_data(fleet), share=0.0)
+    tables += [*_of_drawn(idle, longer)]
+    data = {**_data(fleet), "drawn_idle": plain(idle), "drawn_longer": plain(longer)}
+    return Section("fleet", "Fleet", tuple(sentences), tables=tuple(tables), data=data, share=0.0)
 
 
 def finding(fleet: Fleet) -> str:
@@ -122,6 +130,64 @@ def _drawn(fleet: Fleet) -> list[str]:
     words = {"least": "least compute", "most": "most compute"}
     names = [f"{row['device']} ({words.get(row['role'], row['role'])})" for row in records(drawn)]
     return [f"Drawn for all devices: {', '.join(names)}."]
+
+
+def _why_idle(idle: pd.DataFrame) -> list[str]:
+    """Why the idlest of the devices that stand for all stood idle, if it did so for longer than the median device."""
+    if not len(idle) or not (is_median := idle["role"] == "median").any():
+        return []
+    least = float(idle.loc[is_median, "ratio"].fillna(0).iloc[0])
+    row = records(idle.iloc[[int(idle["ratio"].fillna(0).to_numpy().argmax())]])[0]
+    if pd.isna(row["cause"]) or row["ratio"] - least < WORTH_TELLING:
+        return []
+    cause = f"mainly {row['cause']} ({percent(row['cause_ratio'])} of that)"
+    return [f"{row['device']} was idle for {percent(row['ratio'])} of its window, {cause}."]
+
+
+def _why_longer(fleet: Fleet, longer: pd.DataFrame) -> list[str]:
+    """The operation on which a device that stands for all spent most more time than the median device."""
+    ranks = fleet.ranks.set_index("device")
+    if not len(longer) or longer["more_ps"].iloc[0] < WORTH_TELLING * ranks["window_ps"][longer["device"].iloc[0]]:
+        return []
+    row, median = records(longer.head(1))[0], ranks.index[ranks["role"] == "median"][0]
+    there = f"{time(row['median_ps'])} on {median}, the median device"
+    return [f"{row['name']} took {time(row['time_ps'])} on {row['device']}, and {there}."]
+
+
+def _of_drawn(idle: pd.DataFrame, longer: pd.DataFrame) -> list[Table]:
+    """The tables of the devices that stand for all, those with rows."""
+    tables = [
+        table_of(
+            idle,
+            "fleet.drawn_idle",
+            "Why the devices drawn for all stood idle",
+            [
+                Field("device", Unit.DEVICE, "device"),
+                Field("drawn as", Unit.TEXT, "role"),
+                Field("idle", Unit.TIME, "idle_ps"),
+                Field("of window", Unit.RATIO, "ratio"),
+                Field("main cause", Unit.TEXT, "cause"),
+                Field("of idle", Unit.RATIO, "cause_ratio"),
+            ],
+        ),
+        table_of(
+            longer,
+            "fleet.drawn_longer",
+            "Operations that took longer on devices drawn for all than on the median device",
+            [
+                Field("device", Unit.DEVICE, "device"),
+                Field("operation", Unit.NAME, "name"),
+                Field("pattern", Unit.TEXT, "pattern"),
+                Field("n", Unit.COUNT, "n"),
+                Field("total", Unit.TIME, "time_ps"),
+                Field("n on the median device", Unit.COUNT, "median_n"),
+                Field("total there", Unit.TIME, "median_ps"),
+                Field("longer by", Unit.TIME, "more_ps"),
+            ],
+            _BRIEF,
+        ),
+    ]
+    return [table for table in tables if table.rows]
 
 
 def _costs(stragglers: pd.DataFrame) -> Table:
