@@ -20,7 +20,7 @@ from tracekit.analysis.idle import (
 )
 from tracekit.analysis.idle import idle as analyse
 from tracekit.timeline import syncs as syncs_module
-from tracekit.timeline.timeline import timeline_of
+from tracekit.timeline.timeline import Timeline, timeline_of
 from tracekit.trace import Trace
 
 
@@ -188,6 +188,21 @@ def test_a_collective_that_ended_elsewhere_before_the_launch_or_after_the_start_
     assert pieces(result) == [(100, 120, "between queued work", 1)]
     still = work(first, row("gpu:0", 205, 230, 2), row("gpu:1", 50, 206, 3, kind="collective"))
     assert pieces(idle(still, calls(CALLED, call(2, 15, 20)))) == [(100, 205, "unexplained", 1)]
+
+
+def test_a_collective_ends_elsewhere_on_a_host_that_was_not_read_again_too():
+    """Of two hosts on one clock, the first read again with all its rows."""
+    own = [row("gpu:0", 0, 100, 1, kind="collective"), row("gpu:0", 205, 230, 2)]
+    other = row("b/gpu:1", 50, 200, 3, kind="collective", host="b")
+    launches = calls(CALLED, call(2, 15, 20))
+    every, alone = (timeline_of(Trace(work(*rows), launches=launches)) for rows in ([*own, other], own))
+    expected = (100, 200, "waiting for a collective or another device", 1)
+    assert pieces(analyse(every))[0] == expected
+    again = Timeline(alone.trace, reduced=every)
+    of_first = every.rows.of(every.rows.number("gpu:0"))
+    assert again.collectives.instance.tolist() == every.collectives.instance[of_first].tolist()
+    assert pieces(analyse(again)) == pieces(analyse(every))
+    assert pieces(analyse(alone)) != pieces(analyse(every))
 
 
 def test_a_collective_on_another_clock_proves_nothing():
