@@ -11,7 +11,7 @@ from tests.fleet_traces import fleet, with_stragglers
 from tests.stepped import annotations, timeline, work
 from tracekit.analysis import fleet as module
 from tracekit.analysis.collectives import collectives
-from tracekit.analysis.fleet import DRAWN, MEASURES, Fleet, groupings, longer_on_drawn
+from tracekit.analysis.fleet import DRAWN, MEASURES, Fleet, causes_of_drawn, groupings, longer_on_drawn
 from tracekit.analysis.overlap import partition
 from tracekit.analysis.steps import steps
 from tracekit.analysis.top_ops import DEVICE_NAME_COLUMNS
@@ -116,34 +116,69 @@ def test_of_each_host_one_late_rank_is_drawn_before_a_second_of_any():
     assert drawn["host"].tolist().count("host0002") == DRAWN - 3
 
 
-def test_operations_are_held_against_those_of_the_median_device():
+def test_operations_are_held_against_those_of_the_median_device_whatever_their_program():
     its = of(timeline_of(with_stragglers(32, 6, {21: 1.3}).trace))
     drawn = its.ranks[its.ranks["role"].notna()]
-    rng, names = np.random.default_rng(3), [(f"op{at}", program, "compute") for at in range(6) for program in "ab"]
+    rng, kinds = np.random.default_rng(3), ("compute", "memcpy", "collective")
     window = int(drawn["window_ps"].iloc[0])
+    columns = ["device", "name", "program", "kind", "pattern", "n", "time_ps"]
     rows = [
-        (device, *name, "elementwise", int(rng.integers(1, 9)), int(rng.integers(0, window // 250)))
+        (device, f"op{at}", program, kind, "gemm", int(rng.integers(1, 9)), int(rng.integers(0, window // 250)))
         for device in its.ranks["device"]
-        for name in names
-        if rng.random() < 0.8
+        for at in range(4)
+        for program in "ab"
+        for kind in kinds
+        if rng.random() < 0.7
     ]
-    by_device = pd.DataFrame(rows, columns=["device", "name", "program", "kind", "pattern", "n", "time_ps"])
-    by_device = by_device.assign(median_ps=1, p95_ps=2)
+
+    def of_device(device):
+        """By name and kind: how many rows, and their time."""
+        sums = {}
+        for at, name, _, kind, _, n, time in rows:
+            if at == device and kind != "collective":
+                before = sums.get((name, kind), (0, 0))
+                sums[name, kind] = before[0] + n, before[1] + time
+        return sums
+
     (median,) = drawn.loc[drawn["role"] == "median", "device"]
-    there = {row[1:4]: row[5:] for row in rows if row[0] == median}
-    expected = []
+    there, expected = of_device(median), []
     for device, role in zip(drawn["device"], drawn["role"], strict=True):
-        longer = [
-            (device, role, name, kind, pattern, n, time, *there.get((name, program, kind), (0, 0)))
-            for at, name, program, kind, pattern, n, time in rows
-            if at == device != median
-        ]
-        longer = [(*row, row[6] - row[8]) for row in longer if 1000 * (row[6] - row[8]) >= window]
+        longer = []
+        for (name, kind), (n, time) in of_device(device).items():
+            median_n, median_ps = there.get((name, kind), (0, 0))
+            if device != median and 1000 * (time - median_ps) >= window:
+                longer.append((device, role, name, kind, "gemm", n, time, median_n, median_ps, time - median_ps))
         expected += sorted(longer, key=lambda row: -row[-1])[:3]
-    found = longer_on_drawn(its, by_device)
+    found = longer_on_drawn(its, pd.DataFrame(rows, columns=columns).assign(median_ps=1, p95_ps=2))
     assert len(expected) > 4
     assert sorted(found.itertuples(index=False, name=None)) == sorted(expected)
     assert found["more_ps"].is_monotonic_decreasing
+
+
+def test_the_median_device_is_none_that_is_unlike_the_others():
+    """All eight of a host stand idle for longer, and one of them has the median compute of all."""
+    ranks = of(timeline_of(with_stragglers(32, 6, {}).trace)).ranks
+    is_late = ranks["host"] == "host0001"
+    compute = np.linspace(0, 31, 32)
+    compute[is_late.to_numpy().argmax()] = 15.6
+    ranks = ranks.assign(
+        compute_ps=(compute * 1e6).astype(np.int64),
+        differs_in=np.where(is_late, "idle_ps", None),
+        differs_by=np.where(is_late, 0.2, None),
+        straggler=False,
+    )
+    roles = np.array(module._roles(ranks), object)
+    assert (roles[is_late] == "outlier").sum() == DRAWN - 1
+    assert ranks["host"][roles == "median"].tolist() != ["host0001"]
+
+
+def test_without_known_causes_of_the_devices_that_stand_for_all_none_is_told():
+    its = of(timeline_of(with_stragglers(32, 6, {}).trace))
+    devices = pd.DataFrame({"device": its.ranks["device"], "window_ps": 9, "idle_ps": 3, "ratio": 0.3})
+    is_drawn = devices["device"].isin(its.drawn)
+    for cause, rows in (("unexplained", 0), ("before first work", 0), ("host-bound", len(its.drawn))):
+        causes = devices.assign(cause=np.where(is_drawn, cause, "host-bound"), cause_ratio=1.0)
+        assert len(causes_of_drawn(its, causes)) == rows
 
 
 def test_without_a_median_device_nothing_is_longer_than_on_it():

@@ -15,10 +15,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.analysis.collectives import Collectives
+from tracekit.analysis.idle import EDGES, Cause
 from tracekit.analysis.steps import PARTS, Steps, outliers
 from tracekit.columns import frame
 from tracekit.devices import host_of
 from tracekit.timeline.timeline import Timeline
+from tracekit.vocabulary.kinds import Kind
 
 # The cells of the matrix of ranks and steps, and its columns: more steps than fit share one.
 MOST_CELLS, MOST_BINS = 1 << 19, 1000
@@ -116,8 +118,9 @@ class Fleet:
     many `collectives`, and the others waited for it for `cost_ps`, all summed; these are null where waiting is not
     known. Where the shares of its window are not like those of the others (analysis.steps.outliers, and WORTH_TELLING
     of the window), `differs_in` says in what, and `differs_by` by how much of the window. `role` tells the ranks
-    that stand for all where each is drawn, at most DRAWN: "straggler", "outlier", "median", and where there are few of
-    these the ranks of "least" and "most" compute. `hosts` (HOST_COLUMNS) are sums over the devices of each host,
+    that stand for all where each is drawn, at most DRAWN: "straggler" and "outlier", of each host one before a second
+    of any, of the others the "median", and where there are few of these the ranks of "least" and "most" compute.
+    `hosts` (HOST_COLUMNS) are sums over the devices of each host,
     `step_ps` the median of their medians; together they were the `last` in so many `collectives` with other hosts,
     which waited for them for `waited_ps`, and may be a `straggler` as one (analysis.stragglers): null and false where
     each host has one device, or waiting is not known.
@@ -199,24 +202,30 @@ def fleet(partition: pd.DataFrame, steps: Steps, collectives: Collectives) -> Fl
 
 def causes_of_drawn(fleet: Fleet, devices: pd.DataFrame) -> pd.DataFrame:
     """Why those of the `devices` (DEVICE_COLUMNS of analysis.idle) that stand for all stood idle, by the cause of most
-    of that time (IDLE_COLUMNS), in the order of the ranks."""
+    of that time (IDLE_COLUMNS), in the order of the ranks; no rows where nothing explains the time of any between its
+    work, whatever is known of other devices."""
     drawn = fleet.ranks.loc[fleet.ranks["role"].notna(), ["device", "role"]]
-    return frame(IDLE_COLUMNS, drawn.merge(devices, on="device").reset_index(drop=True))
+    table = drawn.merge(devices, on="device")
+    is_explained = table["cause"].notna() & ~table["cause"].isin([Cause.UNEXPLAINED, *EDGES])
+    return frame(IDLE_COLUMNS, table[: len(table) if is_explained.any() else 0].reset_index(drop=True))
 
 
 def longer_on_drawn(fleet: Fleet, by_device: pd.DataFrame) -> pd.DataFrame:
     """The operations, of those of each device (DEVICE_NAME_COLUMNS of analysis.top_ops), on which the devices that
     stand for all spent more time than the median device, by a thousandth of their window at least (LONGER_COLUMNS).
 
-    `more_ps` is how much more: `time_ps`, the sum of the durations of `n` rows, less `median_ps`, that of `median_n` on
-    the device of the role "median". The largest come first, at most three of a device.
+    An operation is a name and kind, of whatever program: a program may have another name on another device. Collectives
+    do not count: they take longer where others are waited for. `more_ps` is how much more: `time_ps`, the sum of the
+    durations of `n` rows, less `median_ps`, that of `median_n` on the device of the role "median". The largest come
+    first, at most three of a device.
     """
     drawn = fleet.ranks.loc[fleet.ranks["role"].notna(), ["device", "role", "window_ps"]]
     is_median = drawn["role"] == "median"
     if not is_median.any():
         return frame(LONGER_COLUMNS)
-    operation, times = ["name", "program", "kind"], ["n", "time_ps"]
-    every = by_device[["device", *operation, "pattern", *times]]
+    operation, times = ["name", "kind"], ["n", "time_ps"]
+    each = by_device[by_device["kind"] != Kind.COLLECTIVE].groupby(["device", *operation], sort=False, as_index=False)
+    every = each.agg({"pattern": "first", **dict.fromkeys(times, "sum")})
     of_median = every[every["device"] == drawn.loc[is_median, "device"].iloc[0]]
     table = every.merge(drawn[~is_median], on="device").merge(
         of_median[[*operation, *times]].rename(columns={"n": "median_n", "time_ps": "median_ps"}),
@@ -385,7 +394,9 @@ def _roles(ranks: pd.DataFrame) -> list[str | None]:
     roles = dict(sorted(roles.items(), key=lambda entry: turn[entry[0]])[: DRAWN - 1])
     compute = ranks["compute_ps"].to_numpy()
     far = np.abs(compute - np.median(compute)) if len(ranks) else compute
-    ordinary = [at for at in np.argsort(far, kind="stable").tolist() if at not in roles]
+    is_alike = ~(ranks["straggler"].to_numpy(bool) | ranks["differs_in"].notna().to_numpy(bool))
+    nearest = [at for at in np.argsort(far, kind="stable").tolist() if at not in roles]
+    ordinary = [at for at in nearest if is_alike[at]] or nearest
     roles |= dict.fromkeys(ordinary[:1], "median")
     for extreme, role in ((np.argmin, "least"), (np.argmax, "most")):
         if 0 < len(roles) < 3:

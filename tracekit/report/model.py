@@ -202,8 +202,8 @@ class Report:
         if not self.fleet:
             return every
         why = self.explanation
-        idle = self.drawn_idle if why.idle.lacking else why.idle.devices
-        of_each = self.drawn_operations if why.top_ops.lacking else why.top_ops.by_device
+        idle = why.idle.devices if len(why.idle.devices) else self.drawn_idle
+        of_each = why.top_ops.by_device if len(why.top_ops.by_device) else self.drawn_operations
         reasons = causes_of_drawn(self.fleet, idle), longer_on_drawn(self.fleet, of_each)
         unknown = why.collectives.lacking or why.collectives.alone
         return (of_fleet.section(self.fleet, unknown, *reasons), *map(of_fleet.condensed, every))

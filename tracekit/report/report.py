@@ -138,16 +138,15 @@ def with_drawn(timeline: "Timeline", report: "Report") -> "Report":
 
     completeness = report.explanation.completeness
     again = drawn(timeline, report) if timeline.left_out else None
-    if again is None or not report.fleet or completeness.shares:
+    if again is None or not report.fleet:
         return report
     names = report.fleet.drawn
     operations = top_ops(again).by_device
     operations = operations[operations["device"].isin(names)].reset_index(drop=True)
     result = replace(report, drawn_operations=operations)
     if not completeness.rows:
-        why = idle(again)
-        devices = why.devices[why.devices["device"].isin(names)].reset_index(drop=True)
-        result = replace(result, drawn_idle=result.drawn_idle if why.lacking else devices)
+        devices = idle(again).devices
+        result = replace(result, drawn_idle=devices[devices["device"].isin(names)].reset_index(drop=True))
     heap.give_back()
     return result
 
@@ -172,6 +171,8 @@ def _drawn(timeline: "Timeline", report: "Report") -> "Timeline | str":
     """The timeline whose rows are drawn, or the end of the sentence on why there is none."""
     if not timeline.left_out:
         return timeline
+    if reason := report.explanation.completeness.shares:
+        return f"which devices stand for all is not known. {reason}"
     if not report.fleet:
         return "only of more than 16 devices some stand for all, whose files are read again."
     from tracekit.timeline.timeline import all_rows_of
