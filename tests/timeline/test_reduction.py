@@ -22,7 +22,7 @@ from tests.simulator.truth import Truth
 from tests.simulator.writers import FORMATS
 from tests.traces import DATA, REAL, needs_real
 from tracekit import heap
-from tracekit.analysis import overlap
+from tracekit.analysis import overlap, steady
 from tracekit.cli import main
 from tracekit.columns import frame
 from tracekit.errors import TraceError, TracekitError
@@ -238,6 +238,13 @@ def many_ranks(seed: int, ranks: int = 18) -> Job:
     """A random job of so many ranks."""
     its = habits(seed)
     return job_with(replace(its, ranks=ranks, straggler=(its.straggler * ranks)[:ranks]), seed)
+
+
+def test_of_steady_steps_of_a_reduced_fleet_the_causes_are_those_of_all_rows(run, monkeypatch):
+    monkeypatch.setattr(steady, "WORTH_TELLING", 0.0)  # so that the steps are told apart without any warm-up
+    whole, small = timeline_of(run), timeline_of(run, reduction=Reduction(reduced))
+    assert analyse(small).steady is not None
+    assert_drawn_explained_alike(whole, small)
 
 
 def test_the_page_of_a_reduced_fleet_has_a_timeline_unless_its_files_are_gone_or_others(run, tmp_path, monkeypatch):

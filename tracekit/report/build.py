@@ -314,12 +314,12 @@ def _scope(whole_timeline: Timeline, part: Part, marked: Phases) -> _Scope:
         times = {str(clock): its[["start_ps", "end_ps"]].to_numpy(np.int64) for clock, its in rounds.groupby("clock")}
         if hides(sum(compiled_outside(timeline, times).values()), timeline):
             return _Scope(timeline, inside, tuple(sorted(inside.windows)), timeline.inside(rounds), False)
-    windows = None if part.windows is not None or len(inside.table) else _steady(timeline)
+    windows = None if part.windows is not None or len(inside.table) else steady_windows(timeline)
     looked_at = timeline.narrowed(windows, part.devices) if windows else timeline
     return _Scope(timeline, inside, compared, looked_at, bool(windows))
 
 
-def _steady(timeline: Timeline) -> Mapping[str, Intervals] | None:
+def steady_windows(timeline: Timeline) -> Mapping[str, Intervals] | None:
     """The time of the steady steps, by clock, where it is to be told apart and all of their work is known."""
     known = completeness(timeline)
     return None if known.rows or known.shares else steady(timeline)

@@ -135,16 +135,18 @@ def with_drawn(timeline: "Timeline", report: "Report") -> "Report":
     any other as it is."""
     from tracekit.analysis.idle import idle
     from tracekit.analysis.top_ops import top_ops
+    from tracekit.report.build import steady_windows
 
-    completeness = report.explanation.completeness
     again = drawn(timeline, report) if timeline.left_out else None
     if again is None or not report.fleet:
         return report
     names = report.fleet.drawn
+    if report.steady:
+        again = again.narrowed(steady_windows(timeline))
     operations = top_ops(again).by_device
     operations = operations[operations["device"].isin(names)].reset_index(drop=True)
     result = replace(report, drawn_operations=operations)
-    if not completeness.rows:
+    if not report.explanation.completeness.rows:
         devices = idle(again).devices
         result = replace(result, drawn_idle=devices[devices["device"].isin(names)].reset_index(drop=True))
     heap.give_back()

@@ -63,8 +63,8 @@ class Timeline:
 
     `trace` is the whole trace. `windows` (clock, name, start_ps, end_ps) are the only parts of it that count, in
     a Timeline that `inside` or `narrowed` gave; None where all does. `reduced` is the one of which it holds some hosts
-    with all their rows (`all_rows_of`): its time and its steps are those of both. Analyses change nothing here, and
-    threads may share it.
+    with all their rows (`all_rows_of`): its time, steps and collectives are those of both. Analyses change nothing
+    here, and threads may share it.
     """
 
     def __init__(
@@ -212,12 +212,12 @@ class Timeline:
     @part
     def collectives(self) -> CollectiveInstances:
         """Which rows of which devices are one collective: `collectives.instance` (n,) is -1 for other rows."""
+        if self.reduced:
+            return _with_collectives_of(self.rows, self.reduced)
         if self._origin:
             recorded = self._origin.timeline
             instance = self._origin.of_rows(lambda timeline: timeline.collectives.instance)[self.place]
             return matched_inside(self.rows, recorded.rows, recorded.collectives, instance, self._window_of_row)
-        if self.reduced:
-            return _with_collectives_of(self.rows, self.reduced)
         return match(self.rows, self.world_size)
 
     @property
@@ -338,7 +338,8 @@ class Timeline:
             memory = trace.memory[trace.memory["device"].isin(list(devices))].reset_index(drop=True)
             trace = trace.of_events(kept).changed(devices=named, memory=memory)
             whole = Timeline(trace, origin=Origin(self, kept))
-        return Timeline(trace, table, whole, Origin(self, kept))
+        others = self.reduced.narrowed(table) if self.reduced and devices is None else None
+        return Timeline(trace, table, whole, Origin(self, kept), others)
 
     @property
     def _window_of_row(self) -> Column:
