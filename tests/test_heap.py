@@ -1,5 +1,6 @@
 """What a process that is one command does with memory that it has freed, and with garbage."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -58,3 +59,17 @@ def test_where_a_system_does_not_tell_its_free_memory_none_is_known(monkeypatch,
 
     monkeypatch.setattr(Path, "read_text", read_text)
     assert heap.free_bytes() is None
+
+
+def test_a_command_lets_numpy_ask_for_no_huge_pages_unless_its_user_does():
+    code = (
+        "import sys; from tracekit.cli import main; sys.argv = ['tracekit', 'read', '--help']; "
+        "import atexit; atexit.register(lambda: print(__import__('numpy')._core.multiarray._get_madvise_hugepage()));"
+        " main()"
+    )
+    for chosen, expected in (({}, "False"), ({"NUMPY_MADVISE_HUGEPAGE": "1"}, "True")):
+        environment = {key: value for key, value in os.environ.items() if key != "NUMPY_MADVISE_HUGEPAGE"} | chosen
+        process = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+        )
+        assert process.stdout.splitlines()[-1] == expected

@@ -148,6 +148,47 @@ def test_edges_are_merged_where_the_loop_is_compiled_as_they_are_sorted_else(man
         assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
 
 
+@pytest.mark.parametrize("is_compiled", [False, True])
+@given(a=sets, b=sets)
+def test_long_sets_are_joined_and_met_by_a_loop_as_short_ones_are_by_columns(is_compiled, a, b):
+    asked = set()
+
+    def asks(loop, rows, is_worth_starting):
+        asked.add(loop)
+        assert not is_worth_starting
+        return compiled(loop) if is_compiled else lambda *arrays: loop(*arrays)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(iv, "loop", asks)
+        patch.setattr(iv, "_LONG", 1)
+        joined, met, again = iv.union(a, b), iv.intersection(a, b), iv.union(iv.union(a))
+    assert joined.tolist() == merged_form(points(a) | points(b))
+    assert met.tolist() == merged_form(points(a) & points(b))
+    assert again.tolist() == merged_form(points(a))
+    assert (joined.dtype, met.dtype) == (np.int64, np.int64)
+    assert (iv.merge_rows in asked) == bool(len(a) or len(b))
+    assert (iv.intersect_rows in asked) == bool(points(a) and points(b))
+
+
+def test_a_long_set_that_is_merged_already_is_given_back_as_it_is(monkeypatch):
+    rows = np.array([[0, 2], [3, 5]])
+    monkeypatch.setattr(iv, "_LONG", 1)
+    monkeypatch.setattr(iv, "loop", lambda loop, rows, is_worth_starting: lambda *arrays: loop(*arrays))
+    assert iv.union(rows) is rows
+
+
+def test_a_set_that_is_far_shorter_than_the_other_is_looked_up_in_it(monkeypatch):
+    def asks(loop, rows, is_worth_starting):
+        assert loop is not iv.intersect_rows
+        return loop
+
+    monkeypatch.setattr(iv, "_LONG", 1)
+    monkeypatch.setattr(iv, "loop", asks)
+    starts = np.arange(0, 10 * 33, 10)
+    many = iv.intervals(starts, starts + 5)
+    assert iv.intersection(many, np.array([[12, 41]])).tolist() == [[12, 15], [20, 25], [30, 35], [40, 41]]
+
+
 def test_what_memory_held_before_edges_are_merged_into_it_counts_for_nothing():
     edges = np.array([3, 9], np.int64)
     ordered, total = np.full(2, 3), np.full(2, 7, np.int32)

@@ -5,7 +5,7 @@ Results are merged: sorted, disjoint, not touching and without empty rows, so th
 Touching intervals are one interval; an empty interval [a, a) holds nothing and vanishes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,9 @@ EMPTY: Intervals = np.empty((0, 2), dtype=np.int64)
 # Fewer edges are sorted before the code of a loop is loaded. Each edge of sets that are merged is looked for among the
 # next ones of all of them: of more sets, sorting is quicker.
 _MERGED_FROM, _MOST_MERGED = 500_000, 32
+# From so many rows on, one pass of a compiled loop is several times as quick as numpy's passes, and needs no columns
+# beside the rows. Of two sets the shorter is looked up in the other, row by row, if that has so many times its length.
+_LONG, _LOOKED_UP = 1 << 16, 32
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -30,6 +33,8 @@ def intervals(starts: ArrayLike, ends: ArrayLike) -> Intervals:
 def union(*sets: Intervals) -> Intervals:
     """The merged union of any number of sets; a single set that is merged already is given back as it is."""
     rows = sets[0] if len(sets) == 1 else np.concatenate([EMPTY, *sets])
+    if len(rows) >= _LONG and (merge := loop(merge_rows, len(rows), is_worth_starting=False)) is not merge_rows:
+        return _union_of_many(rows, merge)
     if _merged(rows):
         return rows
     if not (rows[:, 1] > rows[:, 0]).all():
@@ -41,6 +46,39 @@ def union(*sets: Intervals) -> Intervals:
     reach = np.maximum.accumulate(rows[:, 1])
     gap = np.flatnonzero(rows[1:, 0] > reach[:-1])
     return np.column_stack([rows[np.append(0, gap + 1), 0], reach[np.append(gap, len(rows) - 1)]])
+
+
+def _union_of_many(rows: Intervals, merge: Callable[[Intervals, Intervals], int]) -> Intervals:
+    count = merge(rows, EMPTY)
+    if count < 0:
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        count = merge(rows, EMPTY)
+    if count == len(rows):
+        return rows
+    merged = np.empty((count, 2), np.int64)
+    merge(rows, merged)
+    return merged
+
+
+def merge_rows(rows: Intervals, merged: Intervals) -> int:
+    """How many rows the union of `rows` has, which is written to `merged` if that has room; -1 where a row that is not
+    empty starts before the one ahead of it."""
+    count, since, reach = 0, 0, 0
+    for i in range(len(rows)):
+        start, end = rows[i, 0], rows[i, 1]
+        if end <= start:
+            continue
+        if count > 0 and start < since:
+            return -1
+        if count == 0 or start > reach:
+            reach = end
+            if count < len(merged):
+                merged[count, 0] = start
+            count += 1
+        since, reach = start, max(reach, end)
+        if count <= len(merged):
+            merged[count - 1, 1] = reach
+    return count
 
 
 def _merged(rows: Intervals) -> bool:
@@ -153,12 +191,34 @@ def merge_edges(
 def intersection(a: Intervals, b: Intervals) -> Intervals:
     """What both sets hold, merged."""
     few, many = sorted((union(a), union(b)), key=len)
+    if len(few) >= _LONG and len(few) * _LOOKED_UP > len(many):
+        intersect = loop(intersect_rows, len(many), is_worth_starting=False)
+        if intersect is not intersect_rows:
+            both = np.empty((intersect(few, many, EMPTY), 2), np.int64)
+            intersect(few, many, both)
+            return both
     # Each of the few meets the many from the first that ends after its start to the last that starts before its end.
     first = np.searchsorted(many[:, 1], few[:, 0], side="right")
     met = np.searchsorted(many[:, 0], few[:, 1], side="left") - first
     at = np.repeat(np.arange(len(few)), met)
     other = ranges(first, met)
     return np.column_stack([np.maximum(few[at, 0], many[other, 0]), np.minimum(few[at, 1], many[other, 1])])
+
+
+def intersect_rows(a: Intervals, b: Intervals, both: Intervals) -> int:
+    """How many rows the intersection of two merged sets has, which is written to `both` if that has room."""
+    i, j, count = 0, 0, 0
+    while i < len(a) and j < len(b):
+        start, end = max(a[i, 0], b[j, 0]), min(a[i, 1], b[j, 1])
+        if start < end:
+            if count < len(both):
+                both[count, 0], both[count, 1] = start, end
+            count += 1
+        if a[i, 1] < b[j, 1]:
+            i += 1
+        else:
+            j += 1
+    return count
 
 
 def difference(a: Intervals, b: Intervals) -> Intervals:

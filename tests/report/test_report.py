@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -376,14 +377,14 @@ def test_a_place_that_cannot_be_written_is_found_before_the_trace_is_read(tmp_pa
 
 @pytest.mark.parametrize("file", ["intervals", "whole.overlap"])
 def test_a_table_that_another_thread_cannot_write_is_said_and_not_left_half_written(file, tmp_path, monkeypatch):
-    write = pd.DataFrame.to_parquet
+    write = pq.write_table
 
-    def fail(self, opened, **options):
-        write(self, opened, **options)
+    def fail(table, opened, **options):
+        write(table, opened, **options)
         if f"{file}.parquet" in os.readlink(f"/proc/self/fd/{opened.fileno()}"):
             raise OSError("No space left on device")
 
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", fail)
+    monkeypatch.setattr(pq, "write_table", fail)
     with pytest.raises(TracekitError, match=r"out: No space left on device. Give another --out"):
         tracekit.report(PARALLEL, tmp_path / "out")
     assert not [path.name for path in tmp_path.rglob("*") if file in path.name]

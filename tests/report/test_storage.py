@@ -85,6 +85,28 @@ def test_a_report_that_is_replaced_while_it_is_read_is_never_mixed(often, saved_
         assert tracekit.load(first) == report("phases")
 
 
+def test_a_written_frame_is_read_back_as_it_was_its_integers_as_differences(tmp_path):
+    labels = pd.Categorical(["b", None, "a"] * 1000)
+    frame = pd.DataFrame(
+        {
+            "start_ps": pd.Series(range(0, 3_000_000, 1000), dtype="int64") + 2**62,
+            "bytes": pd.array([1, None, -(2**63)] * 1000, "Int64"),
+            "ratio": pd.array([0.5, None, 1.5] * 1000, "Float64"),
+            "name": labels,
+            "text": pd.array(["x", None, "é"] * 1000, "str"),
+            "is_last": [False, True, False] * 1000,
+        }
+    )
+    storage.write_frame(frame, tmp_path / "a.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "a.parquet"), frame)
+    group = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(0)
+    columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    packed = {name for name, column in columns.items() if "DELTA_BINARY_PACKED" in column.encodings}
+    assert packed == {"start_ps", "bytes"} == {name for name, column in columns.items() if column.is_stats_set}
+    assert columns["start_ps"].total_compressed_size < len(frame)  # of eight bytes each
+    assert columns["start_ps"].statistics.min == 2**62
+
+
 def test_a_difference_of_a_picosecond_is_a_difference():
     rows = [("gpu:0", "compute", 0, 10 * MS), ("gpu:1", "compute", 5 * MS, 15 * MS)]
     shorter = tracekit.analyse(trace(events(*rows)))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from tracekit import intervals as iv
 from tracekit.analysis.advice import Finding, advice, compiled
 from tracekit.analysis.classification import guessed, known_by
 from tracekit.analysis.collectives import Collectives, collectives
@@ -375,11 +376,13 @@ def _outside(names: Sequence[str]) -> list[str]:
 
 def _origin(timeline: Timeline) -> Origin:
     trace = timeline.trace
-    hosts = {str(host) for table in (trace.events, trace.hosts) for host in table["host"].unique()}
     rows = timeline.rows
+    hosts = {*rows.hosts, *map(str, trace.hosts["host"].unique())}
+    devices, kinds = rows.labels("device"), rows.labels("kind")
     number = np.ones(len(rows), np.int64) if rows.count is None else rows.count
-    keyed = rows.events[["device", "kind"]].iloc[rows.at].assign(events=number)
-    counts = keyed.groupby(["device", "kind"], observed=True)["events"].sum()
+    pair = rows.codes("device") * len(kinds) + rows.codes("kind")
+    counts = np.array(iv.sums(number, pair, len(devices) * len(kinds)), np.int64).reshape(-1, len(kinds))
+    device, kind = np.nonzero(counts)
     return Origin(
         source=trace.source,
         format=trace.format,
@@ -389,9 +392,9 @@ def _origin(timeline: Timeline) -> Origin:
         clocks=frame(CLOCK_COLUMNS, {column: trace.hosts[column].astype(object) for column in CLOCK_COLUMNS}),
         events=pd.DataFrame(
             {
-                "device": counts.index.get_level_values("device").astype("str"),
-                "kind": counts.index.get_level_values("kind").astype("str"),
-                "events": counts.to_numpy(np.int64),
+                "device": pd.array([devices[code] for code in device], "str"),
+                "kind": pd.array([kinds[code] for code in kind], "str"),
+                "events": counts[device, kind],
             }
         ),
         commit=_commit(trace),

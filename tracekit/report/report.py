@@ -21,12 +21,9 @@ from tracekit.files import (
     refuse_unwritable,
     trace_name,
     whole_directory,
-    writing,
 )
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from tracekit.readers import Reduction
     from tracekit.report.model import Report
     from tracekit.report.part import Part
@@ -307,7 +304,8 @@ def _write(
             files = []
             # First, as it holds most: of 600,000 names 130 MB, which would stand beside those of the page.
             if shown and shown.reduced is None:
-                files.append(aside.submit(_write_table, shown.rows.events, draft / "intervals.parquet"))
+                table = draft / "intervals.parquet"
+                files.append(aside.submit(storage.write_frame, shown.rows.events, table, "snappy"))
             files.append(aside.submit(_write_page, report, shown, draft / "report.html"))
             storage.write(report.summary(), report, draft)
             overlap.to_csv(draft / "overlap.csv", index=False)
@@ -330,8 +328,3 @@ def _write_page(report: "Report", timeline: "Timeline | None", path: Path) -> No
     from tracekit.report.html.page import page
 
     path.write_text(page(report, timeline), "utf-8")
-
-
-def _write_table(table: "DataFrame", path: Path) -> None:
-    with writing(path) as file:
-        table.to_parquet(file, index=False)

@@ -39,16 +39,33 @@ def write(summary: Mapping[str, Any], value: Any, directory: str | os.PathLike[s
     document = {**summary, _STATE: {"fields": state, "frames": {name: dtypes(frames[name]) for name in frames}}}
     (out / FRAMES).mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:  # Arrow holds no GIL while it compresses
-        writing = [pool.submit(_write_frame, table, out / FRAMES / f"{name}.parquet") for name, table in frames.items()]
+        writing = [pool.submit(write_frame, table, out / FRAMES / f"{name}.parquet") for name, table in frames.items()]
     for frame in writing:
         frame.result()
     document[_STATE]["digests"] = {name: _digest((out / FRAMES / f"{name}.parquet").read_bytes()) for name in frames}
     (out / SUMMARY).write_text(_json(document) + "\n", "utf-8")
 
 
-def _write_frame(frame: pd.DataFrame, path: Path) -> None:
+def write_frame(frame: pd.DataFrame, path: Path, compression: str = "zstd") -> None:
+    """Write a frame as Parquet.
+
+    Times and ids follow each other closely, so their differences (DELTA_BINARY_PACKED of Parquet's Encodings.md) take
+    half of the time and less than half of the bytes that a dictionary does; what is least and most of texts, which
+    nobody asks for, would take a third of the time of all.
+    """
+    from pyarrow import Table, parquet, types
+
+    table = Table.from_pandas(frame, preserve_index=False)
+    integers = [field.name for field in table.schema if types.is_int64(field.type)]
     with writing(path) as file:
-        frame.to_parquet(file, index=False, compression="zstd")
+        parquet.write_table(
+            table,
+            file,
+            compression=compression,
+            use_dictionary=[name for name in table.column_names if name not in integers],
+            column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+            write_statistics=integers,
+        )
 
 
 def _digest(content: bytes) -> str:

@@ -324,6 +324,8 @@ def entries(
 def layers(sets: Mapping[Hashable, iv.Intervals]) -> list[Layer]:
     """Disjoint layers of up to 7 merged sets: one for each combination of keys that ever hold the same point."""
     keys = [key for key, merged in sets.items() if len(merged)]
+    if len(keys) == 1:
+        return [Layer(sets[keys[0]], (keys[0],))]
     edges, code = iv.cells(*[sets[key] for key in keys])
     return [
         Layer(iv.of_cells(edges, code == value), tuple(key for i, key in enumerate(keys) if value >> i & 1))

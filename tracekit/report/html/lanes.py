@@ -104,14 +104,17 @@ def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int]) -> La
     number = np.full(len(trace.launches) + 1, -1, np.int32)
     number[used] = np.arange(len(rows), len(rows) + len(used), dtype=np.int32)
     names, codes = _names(rows.labels("name"), rows.codes("name")[order], trace.launches["name"], used)
-    direction = rows.codes("direction")[order]
-    kind = np.where(direction >= 0, len(KIND_DTYPE.categories) + direction, rows.kind[order]).astype(np.int8)
     groups, lanes_of_rows = [*groups, *hosts], [*places, *threads]
-    call_starts, call_ends = timeline.call_times
-    start = np.concatenate([rows.start[order], call_starts[used]])
-    end = np.concatenate([rows.end[order], call_ends[used]])
+    kind = np.append(_classes(rows)[order], np.full(len(used), len(CLASSES), np.int8))
+    # Times come last: of millions of rows, few columns are held at once.
+    step, number = step[order], number[launch[order]]
+    instance = timeline.collectives.instance[order].astype(np.int32)
+    start, end = (
+        _taken(of_rows, order, of_calls, used)
+        for of_rows, of_calls in zip((rows.start, rows.end), timeline.call_times, strict=True)
+    )
     first = 0
-    for group, _, count in lanes_of_rows:  # in place: of millions of rows, few columns are held at once
+    for group, _, count in lanes_of_rows:
         for column in (start, end):
             column[first : first + count] -= zero[groups[group].clock]
         first += count
@@ -123,14 +126,28 @@ def lanes(timeline: Timeline, compared: Timeline, zero: Mapping[str, int]) -> La
         end=end,
         name=codes,
         names=names,
-        kind=np.concatenate([kind, np.full(len(used), len(CLASSES), np.int8)]),
+        kind=kind,
         bytes=_numbers(rows, "bytes", order),
         wait=_numbers(rows, "wait_ps", order),
-        step=step[order],
-        launch=number[launch[order]],
-        instance=timeline.collectives.instance[order].astype(np.int32),
+        step=step,
+        launch=number,
+        instance=instance,
         windows=timeline.unions.windows,
     )
+
+
+def _classes(rows: Rows) -> NDArray[np.int8]:
+    """The place of each row in CLASSES: its kind, or of a copy with a direction that."""
+    direction = rows.codes("direction")
+    return np.where(direction >= 0, len(KIND_DTYPE.categories) + direction, rows.kind).astype(np.int8)
+
+
+def _taken(of_rows: Column, order: Column, of_calls: Column, used: Column) -> Column:
+    """Some of one column behind some of another, none of which is held twice."""
+    taken = np.empty(len(order) + len(used), np.int64)
+    np.take(of_rows, order, out=taken[: len(order)], mode="clip")
+    np.take(of_calls, used, out=taken[len(order) :], mode="clip")
+    return taken
 
 
 def _by_lane(rows: Rows) -> tuple[Column, list[tuple[int, str, int]]]:

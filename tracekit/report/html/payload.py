@@ -142,9 +142,14 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
     (phases, steps), bands, changes = *_banded(report, zero), _changes(rows, memory, zero)
     unit, rounded = _unit(_all_times(report, rows, memory, zero))
     made = {**_columns(rows, unit), **_memory_columns(memory, changes, unit)}
+
+    def packed(name: str) -> tuple[dict[str, Any], str]:
+        of_rows = column(name, made[name]())
+        return of_rows.encoding, element(name, of_rows.content)
+
     # zlib holds no GIL; a column is made when a thread takes it, so that few of them are held at once.
     with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
-        columns = list(pool.map(lambda name: column(name, made[name]()), made))
+        columns = dict(zip(made, pool.map(packed, made), strict=True))
     windows = [_edges(rows.windows.get(name, iv.EMPTY), at, unit) for name, at in zero.items()]
     reach = _reach(rows, windows, unit)
     shown = _extent(report)
@@ -170,7 +175,7 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
         "classes": [*CLASSES, (HOST, None)],
         "notes": [*rows.notes, *memory.notes],
         "partial": bool(report.whole.lacking),
-        "columns": {packed.name: packed.encoding for packed in columns},
+        "columns": {name: encoding for name, (encoding, _) in columns.items()},
     }
     # Names and what has one may be many: they are compressed like the columns.
     with_names = {
@@ -189,8 +194,8 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes, zero: Mapping[st
     }
     elements = [f'<script type="application/json" id="timeline-header">{json_text(header)}</script>']
     elements += [element("named", zlib.compress(json_text(with_names).encode("ascii"), 6))]
-    elements += [element(packed.name, packed.content) for packed in columns]
-    return "\n".join(elements) + "\n"
+    elements += [text for _, text in columns.values()]
+    return "\n".join([*elements, ""])
 
 
 def _reach(rows: Lanes, windows: Sequence[list[list[int]]], unit: int) -> list[int] | None:
@@ -232,14 +237,16 @@ def _columns(rows: Lanes, unit: int) -> _Columns:
     def gap() -> NDArray[np.int64]:
         counts = np.array([count for _, _, count in rows.lanes], np.int64)
         first = (np.cumsum(counts) - counts)[counts > 0]
-        start, end = _in_unit(rows.start, unit), _in_unit(rows.end, unit)
-        gaps = start.copy()
-        gaps[1:] -= end[:-1]
-        gaps[first] = start[first]
+        gaps = rows.start // unit
+        starts = gaps[first]
+        _subtract(gaps[1:], rows.end[:-1], unit)
+        gaps[first] = starts
         return gaps
 
     def duration() -> NDArray[np.int64]:
-        return _in_unit(rows.end, unit) - _in_unit(rows.start, unit)
+        durations = rows.end // unit
+        _subtract(durations, rows.start, unit)
+        return durations
 
     return {
         "gap": gap,
@@ -269,6 +276,12 @@ def _memory_columns(memory: MemoryLanes, changes: list[NDArray[np.int64]], unit:
 def _in_unit(times: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
     """Times in ps in a unit, rounded down; the same where that is 1 ps, as of most traces."""
     return times if unit == 1 else times // unit
+
+
+def _subtract(values: NDArray[np.int64], times: NDArray[np.int64], unit: int) -> None:
+    """Subtract times in a unit from as many values, in place: of millions, no further column is held."""
+    for at in range(0, len(times), _PIECE):
+        values[at : at + _PIECE] -= times[at : at + _PIECE] // unit
 
 
 def _differences(values: NDArray[Integers]) -> NDArray[Integers]:
@@ -305,12 +318,17 @@ def _spans(table: pd.DataFrame, band: _Band, unit: int, zero: Mapping[str, int])
 
 def _unit(times: list[NDArray[np.int64]]) -> tuple[int, bool]:
     """The unit of all times in ps, and whether they are rounded to it: 1 ns if they are whole ones, else 1 ps."""
-    exact = 1000 if all((values % 1000 == 0).all() for values in times) else 1
+    exact = 1000 if all(_are_whole(values) for values in times) else 1
     reach = max((max(abs(int(values.min())), abs(int(values.max()))) for values in times if len(values)), default=0)
     unit = exact
     while reach // unit >> EXACT_BITS:
         unit *= 1000
     return unit, unit != exact
+
+
+def _are_whole(values: NDArray[np.int64]) -> bool:
+    """Whether all are whole nanoseconds; of most columns the first few tell."""
+    return all(not (values[at : at + _PIECE] % 1000).any() for at in range(0, len(values), _PIECE))
 
 
 @dataclass(frozen=True)
