@@ -9,10 +9,12 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-# M_ARENA_MAX of malloc.h
-_ARENA_MAX = -8
+# M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _COLLECT_FROM = 100_000
 _WORTH_BYTES = 32 << 20
+# The most that glibc takes for M_MMAP_THRESHOLD.
+_LARGE_BYTES = 32 << 20
 
 
 @cache
@@ -36,7 +38,10 @@ def suit_a_command() -> None:
     os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
 
     with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_ARENA_MAX, 1)
+        mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+        mallopt(_TRIM_THRESHOLD, 2 * _LARGE_BYTES)
     gc.set_threshold(_COLLECT_FROM, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
 
