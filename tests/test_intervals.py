@@ -148,45 +148,71 @@ def test_edges_are_merged_where_the_loop_is_compiled_as_they_are_sorted_else(man
         assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
 
 
+@pytest.fixture
+def ran(monkeypatch):
+    """The loops that ran, once for each time, where sets of any length are long."""
+    loops = []
+
+    def loop(function, rows, is_worth_starting):
+        assert not is_worth_starting
+        return lambda *arrays: loops.append(function) or function(*arrays)
+
+    monkeypatch.setattr(iv, "_LONG", 1)
+    monkeypatch.setattr(iv, "loop", loop)
+    return loops
+
+
 @pytest.mark.parametrize("is_compiled", [False, True])
 @given(a=sets, b=sets)
 def test_long_sets_are_joined_and_met_by_a_loop_as_short_ones_are_by_columns(is_compiled, a, b):
-    asked = set()
-
-    def asks(loop, rows, is_worth_starting):
-        asked.add(loop)
-        assert not is_worth_starting
-        return compiled(loop) if is_compiled else lambda *arrays: loop(*arrays)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(iv, "loop", asks)
+        patch.setattr(iv, "loop", lambda function, *_, **__: compiled(function) if is_compiled else function)
         patch.setattr(iv, "_LONG", 1)
         joined, met, again = iv.union(a, b), iv.intersection(a, b), iv.union(iv.union(a))
     assert joined.tolist() == merged_form(points(a) | points(b))
     assert met.tolist() == merged_form(points(a) & points(b))
     assert again.tolist() == merged_form(points(a))
     assert (joined.dtype, met.dtype) == (np.int64, np.int64)
-    assert (iv.merge_rows in asked) == bool(len(a) or len(b))
-    assert (iv.intersect_rows in asked) == bool(points(a) and points(b))
 
 
-def test_a_long_set_that_is_merged_already_is_given_back_as_it_is(monkeypatch):
+@given(sets)
+def test_the_loops_give_how_many_rows_they_would_write_and_write_those(a):
+    in_order = a[np.argsort(a[:, 0], kind="stable")]
+    merged = np.full((iv.merge_rows(in_order, iv.EMPTY), 2), 99)
+    assert iv.merge_rows(in_order, merged) == len(merged)
+    assert merged.tolist() == merged_form(points(a))
+    starts = a[a[:, 1] > a[:, 0], 0]
+    assert (iv.merge_rows(a, iv.EMPTY) == -1) == bool((starts[1:] < starts[:-1]).any())
+    both = np.full((iv.intersect_rows(merged, iv.union(a + 1), iv.EMPTY), 2), 99)
+    assert iv.intersect_rows(merged, iv.union(a + 1), both) == len(both)
+    assert both.tolist() == merged_form(points(a) & points(a + 1))
+
+
+def test_a_long_set_that_is_merged_already_is_given_back_as_it_is(ran):
     rows = np.array([[0, 2], [3, 5]])
-    monkeypatch.setattr(iv, "_LONG", 1)
-    monkeypatch.setattr(iv, "loop", lambda loop, rows, is_worth_starting: lambda *arrays: loop(*arrays))
     assert iv.union(rows) is rows
+    assert ran == [iv.merge_rows]
 
 
-def test_a_set_that_is_far_shorter_than_the_other_is_looked_up_in_it(monkeypatch):
-    def asks(loop, rows, is_worth_starting):
-        assert loop is not iv.intersect_rows
-        return loop
+def test_a_long_set_that_is_not_in_order_is_put_in_order(ran):
+    assert iv.union(np.array([[3, 5], [0, 2], [4, 9]])).tolist() == [[0, 2], [3, 9]]
+    assert ran == [iv.merge_rows] * 3
 
-    monkeypatch.setattr(iv, "_LONG", 1)
-    monkeypatch.setattr(iv, "loop", asks)
-    starts = np.arange(0, 10 * 33, 10)
-    many = iv.intervals(starts, starts + 5)
-    assert iv.intersection(many, np.array([[12, 41]])).tolist() == [[12, 15], [20, 25], [30, 35], [40, 41]]
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_set_that_is_far_shorter_than_the_other_is_looked_up_in_it(ran, short):
+    starts = np.arange(0, 20 * 40, 10)
+    many, few = iv.intervals(starts, starts + 5), iv.intervals(starts[::40] + 1, starts[::40] + 12)
+    met = iv.intersection(many, few if short else np.concatenate([few, few + 400]))
+    assert met.tolist() == merged_form(points(many) & points(few if short else np.concatenate([few, few + 400])))
+    assert (iv.intersect_rows in ran) == (not short)
+
+
+def test_short_sets_take_no_loop(ran, monkeypatch):
+    monkeypatch.setattr(iv, "_LONG", 4)
+    rows = np.array([[0, 2], [3, 5], [1, 4]])
+    assert iv.intersection(rows, rows).tolist() == iv.union(rows).tolist() == [[0, 5]]
+    assert not ran
 
 
 def test_what_memory_held_before_edges_are_merged_into_it_counts_for_nothing():
