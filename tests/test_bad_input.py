@@ -194,7 +194,9 @@ def test_what_may_not_be_read_is_one_sentence(cli, tmp_path, closed, requested, 
         ("rank_2", "rank_0/t.xplane.pb", "rank_2 cannot be read: Permission denied"),
         ("rank_2", "rank_0/plugins/profile/run/t.xplane.pb", "rank_2 cannot be read: Permission denied"),
         ("plugins/profile/b", "plugins/profile/a/t.xplane.pb", "b: it cannot be read: Permission denied; a was read"),
-        ("beside", "plugins/profile/a/t.xplane.pb", None),
+        ("beside", "plugins/profile/a/t.xplane.pb", "beside: it cannot be read: Permission denied; a was read"),
+        ("today", "before/plugins/profile/a/t.xplane.pb", "today: it cannot be read: Permission denied; a was read"),
+        ("lost+found", "plugins/profile/a/t.xplane.pb", None),
     ],
 )
 def test_a_directory_that_is_closed_costs_itself(cli, tmp_path, closed, whole, said):
@@ -210,6 +212,25 @@ def test_a_directory_that_is_closed_costs_itself(cli, tmp_path, closed, whole, s
     assert (code, err) == (0, "")
     assert (said or "") in " ".join(out.split())
     assert ("could not be read" in out) is (said is not None)
+
+
+@pytest.mark.skipif(reads_everything(), reason="this user (root) may read everything")
+def test_a_link_that_may_not_be_followed_costs_itself(cli, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "rank_0.xplane.pb").write_bytes(SMALL)
+    (tmp_path / "closed").mkdir()
+    for name in ("rank_1.xplane.pb", "notes.txt"):
+        (run / name).symlink_to(f"../closed/{name}")
+    (tmp_path / "closed").chmod(0)
+    try:
+        code, out, _, _ = cli("read", run)
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+    assert code == 0
+    told = "rank_1.xplane.pb is not readable: Permission denied"
+    assert told in " ".join(out.split())
+    assert "notes.txt" not in out
 
 
 BROKEN_RANKS = {

@@ -3,7 +3,7 @@
 import os
 import re
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -64,6 +64,8 @@ _OWN_SUFFIXES: dict[str, tuple[str, ...]] = {
 }
 # What is read beside a file that stands for its directory.
 _BESIDE = {NSYS_PARQUET: parquet_export.tables, NSYS_JAX: nsys_jax.needed}
+# What a file system makes of its own, and lets nobody look into.
+_OF_DISKS = "lost+found"
 _OF_NSYS = frozenset((NSYS, NSYS_PARQUET, NSYS_JAX))
 _READABLE = tuple(file_type for file_type in FILE_TYPES if file_type.export_hint is None)
 _TRACE_SUFFIXES = tuple(suffix for file_type in _READABLE for suffix in file_type.suffixes)
@@ -257,7 +259,7 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
         if reason := _closed(directory):
             return f"{directory} cannot be read: {reason}."
     entries = _entries(path)
-    files = [entry for entry in entries if entry.is_file()]
+    files = [entry for entry in entries if _is(entry.is_file)]
     for file in files:
         try:
             file.open("rb").close()
@@ -267,7 +269,7 @@ def _nothing(path: Path, runs: Sequence[_Run]) -> str:
         if file.suffix in NSYS_JAX.suffixes:
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
     for file in entries:
-        if file.name.endswith(_TRACE_SUFFIXES) and not (file.is_file() and file.stat().st_size):
+        if file.name.endswith(_TRACE_SUFFIXES) and not (_is(file.is_file) and file.stat().st_size):
             return f"{path} contains no trace: {file.name} is {_what(file)}. {_NEXT}"
     for file in (*entries, *_hidden_copies(path)):
         if _is_under_way(file.name) and any(name.endswith(_TRACE_SUFFIXES) for name in _unpacked(file.name)):
@@ -283,7 +285,7 @@ def _runs(path: Path) -> list[_Run]:
     here = _traces(path)
     if any(file_type is XSPACE for _, file_type in here):
         return [_Run(path.name, path, here)]
-    below_profiles = [run for profile in _profiles(path) for run in _listed(profile) if run.is_dir()]
+    below_profiles = [run for profile in _profiles(path) for run in _listed(profile) if _is(run.is_dir)]
     runs = _by_rank(path, below_profiles)
     summaries = tuple(each for each in here if each[1] is SUMMARY)
     if len(summaries) == len(here):
@@ -344,7 +346,7 @@ def _profiles(path: Path) -> list[Path]:
     return sorted(
         profile
         for profile in path.glob("**/plugins/profile")
-        if profile.is_dir() and not any(part.startswith(".") for part in profile.relative_to(path).parts)
+        if _is(profile.is_dir) and not any(part.startswith(".") for part in profile.relative_to(path).parts)
     )
 
 
@@ -388,11 +390,13 @@ def _newer_without_trace(path: Path, chosen: _Run, others: Sequence[_Run]) -> It
     ]
     told = set()
     for entry in dict.fromkeys([*of_profiles, *beside]):
-        is_gone = entry.is_symlink() and not entry.exists()
+        is_gone = entry.is_symlink() and not _is(entry.exists)
         parts = _run_parts(path, entry)
-        if not (is_gone or entry.is_dir()) or parts in told:
+        if not (is_gone or _is(entry.is_dir)) or parts in told:
             continue
-        is_newer = _may_be_newer(entry, parts[-1] if parts else entry.name, newest)
+        # How old it is what lies in it tells.
+        is_hidden = not is_gone and bool(_closed(entry))
+        is_newer = is_hidden or _may_be_newer(entry, parts[-1] if parts else entry.name, newest)
         if not (is_newer or _are_exports(entry, chosen)):
             continue
         if why := _why_no_run(entry, chosen, callings, is_of_profile=entry in of_profiles):
@@ -437,12 +441,14 @@ def _why_no_run(entry: Path, chosen: _Run, callings: "Sequence[_Calling]", is_of
     `callings` say; "" where it is not to be one."""
     is_export = _are_exports(entry, chosen)
     is_called_so = is_of_profile or is_export or _without_numbers(entry.name) == _without_numbers(chosen.name)
-    if not entry.exists():
+    if not _is(entry.exists):
         return "it is a link to a directory that does not exist" if is_called_so else ""
     if _traces(entry):
         return ""
+    if closed := _closed(entry):
+        return "" if entry.name == _OF_DISKS else f"it cannot be read: {closed}"
     if not _listed(entry):
-        return (f"it cannot be read: {_closed(entry)}" if _closed(entry) else "it is empty") if is_called_so else ""
+        return "it is empty" if is_called_so else ""
     for file in (*_entries(entry), *_named_as_files(entry)):
         if is_of_profile:  # a run's capture.json is JSON, and no trace
             names = (file.name, *_unpacked(file.name))
@@ -455,7 +461,7 @@ def _why_no_run(entry: Path, chosen: _Run, callings: "Sequence[_Calling]", is_of
 
 
 def _files(directory: Path) -> list[Path]:
-    return [entry for entry in _entries(directory) if entry.is_file()]
+    return [entry for entry in _entries(directory) if _is(entry.is_file)]
 
 
 def _entries(directory: Path) -> list[Path]:
@@ -496,7 +502,15 @@ def _scanned(directory: Path) -> list[tuple[Path, bool]]:
     except OSError:
         return []
     paths = [(directory / entry.name, entry) for entry in named]
-    return [(path, path.is_dir() if entry.is_symlink() else entry.is_dir()) for path, entry in paths]
+    return [(path, _is(path.is_dir if entry.is_symlink() else entry.is_dir)) for path, entry in paths]
+
+
+def _is(test: Callable[[], bool]) -> bool:
+    """What a test of a path says; it is nothing where a link may not be followed."""
+    try:
+        return test()
+    except OSError:
+        return False
 
 
 def _closed(directory: Path) -> str:
@@ -583,7 +597,7 @@ def _in_place_of(run: _Run, files: Sequence[Path]) -> dict[Path, Path]:
         for file in {*_entries(directory), *_hidden_copies(directory)} - known:
             spaces = [name for name in (file.name, *_unpacked(file.name)) if name.endswith(XSPACE.suffixes)]
             # One that has not come whole stands for none that is there.
-            if spaces and (spaces[0] == file.name or not file.with_name(spaces[0]).exists()):
+            if spaces and (spaces[0] == file.name or not _is(file.with_name(spaces[0]).exists)):
                 found[file] = copy_of(file.with_name(spaces[0]))
     return {file: copy for file, copy in sorted(found.items()) if copy and copy in files}
 
@@ -608,7 +622,7 @@ def _unreadable(
     directories = {file.parent: None for file in files}
     for directory in list(directories):
         if directory != path and is_part_of_run(directory.name):
-            directories |= dict.fromkeys(each for each in _listed(directory.parent) if each.is_dir())
+            directories |= dict.fromkeys(each for each in _listed(directory.parent) if _is(each.is_dir))
     unpacked = _unpacked_archives(path, files)
     directories |= dict.fromkeys(unpacked)
     known = {*(file for file, _ in run.files), *copied}
@@ -644,14 +658,14 @@ def _unpacked_archives(path: Path, files: Iterable[Path]) -> list[Path]:
     tables."""
     holders = {parent for file in files if file.parent.name == nsys_jax.FOLDER for parent in file.parents[2:3]}
     folders = [each / nsys_jax.FOLDER for holder in sorted(holders) for each in _listed(holder)]
-    return [folder for folder in folders if path in folder.parents[1:] and folder.is_dir()]
+    return [folder for folder in folders if path in folder.parents[1:] and _is(folder.is_dir)]
 
 
 def _why_no_rank(entry: Path) -> str:
     """Why a directory, or a link to one that is gone, holds no trace, "" where it does or is a file."""
-    if not entry.exists():
+    if not _is(entry.exists):
         return "is a link to a directory that does not exist"
-    if not entry.is_dir():
+    if not _is(entry.is_dir):
         return ""
     directories = [entry, *_directories(entry, _DEEPEST)]
     if any(map(_traces, directories)):
@@ -682,10 +696,10 @@ class _Calling(NamedTuple):
             return False
         if self._is_own(file.name) or self._is_lost(file, file.name):
             return True
-        if file.is_dir():
+        if _is(file.is_dir):
             return False
         names = {other for name in _unpacked(file.name) for other in (name, f"{name}.gz") if other != file.name}
-        if any(file.with_name(name).exists() for name in names):
+        if any(_is(file.with_name(name).exists) for name in names):
             return False
         return any(self._is_own(name) or self._is_lost(file, name) for name in names)
 
@@ -696,7 +710,7 @@ class _Calling(NamedTuple):
     def _is_lost(self, file: Path, name: str) -> bool:
         """Whether a file that has, or had under another `name` before it was packed, a suffix that other files have
         too, is none of these others."""
-        if not name.endswith(self.file_type.suffixes) or file.is_dir():
+        if not name.endswith(self.file_type.suffixes) or _is(file.is_dir):
             return False
         if self.file_type is NSYS_JAX:
             members = _members(file)
@@ -726,7 +740,7 @@ def _unpacked(name: str) -> Iterator[str]:
 
 def _members(file: Path) -> list[str] | None:
     """What a zip archive holds; None where it is no whole one."""
-    if not file.is_file():
+    if not _is(file.is_file):
         return None
     try:
         with zipfile.ZipFile(file) as archive:
@@ -747,7 +761,7 @@ def _what(file: Path) -> str:
     try:
         if file.name.endswith(NSYS_JAX.suffixes) and any(map(_OF_ARCHIVE.search, _members(file) or ())):
             return f"an archive of nsys-jax without {_TABLE}"
-        if file.is_file() and _is_under_way(file.name):
+        if _is(file.is_file) and _is_under_way(file.name):
             return "what a copy left that has not ended"
         return description(file)
     except FileNotFoundError:

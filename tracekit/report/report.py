@@ -3,9 +3,11 @@
 The package binds `report`, so what is heavy waits inside the functions.
 """
 
+import itertools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +41,8 @@ _TIMES_THE_TRACE = 1.9
 _TIMES_MERGED = 0.7
 # What a row takes that is read again and drawn, with its launch: of 1.7 million, 330 MB and as much again.
 _BYTES_A_ROW = 500
+# What takes longer to be read than matplotlib to be imported; and how many folders are looked through for so much.
+_LARGE_BYTES, _FEW_FOLDERS = 64 << 20, 100
 # All entries that a report may have.
 _ENTRIES = ("report.html", _PICTURE, "intervals.parquet", *(name.rstrip("/") for name in _DATA))
 
@@ -105,15 +109,19 @@ def report(
     of_phases = {"as-phase": phases, "alone": alone, "baseline": baseline}
     of_rows: dict[str, Any] = {"phase": phase, "step": step, "from": start, "to": end, "device": devices}
     how = reduction(reduce, {**of_phases, **of_rows, "kinds": kinds, "only-steps": steps})
-    timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, executor=executor, reduction=how)
+    # matplotlib is half a second of imports: beside the reading of a large trace, which holds no GIL for most of its
+    # time, or else beside the analyses. Of 5 million events that is a sixteenth of the time of the report.
+    with ThreadPoolExecutor(1) as aside:
+        early = aside.submit(_no_picture) if _is_large(source) else None
+        timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, executor=executor, reduction=how)
     heap.give_back()
     only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": devices}
     if not devices and all(value is None for value in (phase, step, start, end)):  # a part takes less
         _refuse_beyond_memory(timeline.trace)
     progress("analysing")
     only["steps"] = steps
-    with ThreadPoolExecutor(1) as aside:  # matplotlib is half a second of imports, while analyses hold no GIL
-        no_picture = aside.submit(_no_picture)
+    with ThreadPoolExecutor(1) as aside:
+        no_picture = early or aside.submit(_no_picture)
         result = analyse(timeline, phases, alone, baseline, **only)
     heap.give_back()
     if reason := no_picture.result():
@@ -125,6 +133,22 @@ def report(
     directory = default_directory(result.trace.source or "trace", part.name) if out is None else out
     write(result, timeline, directory, progress, part)
     return result
+
+
+def _is_large(source: object) -> bool:
+    """Whether the files at or below a path are large enough that reading them takes longer than an import."""
+    if not isinstance(source, str | os.PathLike):
+        return False
+    size = 0
+    with suppress(OSError):
+        if Path(source).is_file():
+            return Path(source).stat().st_size >= _LARGE_BYTES
+        for folder, _, names in itertools.islice(os.walk(os.fspath(source)), _FEW_FOLDERS):
+            for name in names:
+                size += Path(folder, name).stat().st_size
+                if size >= _LARGE_BYTES:
+                    return True
+    return False
 
 
 def with_drawn(timeline: "Timeline", report: "Report") -> "Report":

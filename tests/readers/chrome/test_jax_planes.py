@@ -542,3 +542,27 @@ def test_a_real_captures_own_ids_join_the_same_events():
     assert len(truth) == thunk.sum() > 60
     assert pairs(links["_p"], links["_c"]) == truth
     assert guessed == 0
+
+
+@pytest.mark.parametrize(
+    "file", ["generated/gpu.trace.json.gz", "generated/tpu.trace.json.gz", "jax_two_cpu_devices.trace.json.gz"]
+)
+def test_events_that_stand_in_the_file_twice_count_once_and_are_told(file, tmp_path):
+    document = json.loads(gzip.decompress((DATA / file).read_bytes()))
+    path = tmp_path / "host.trace.json"
+    path.write_text(json.dumps(document))
+    once = jax_planes.read(chrome.load(path), path)
+    again = [event for event in document["traceEvents"] if event.get("ph") == "X"]
+    path.write_text(json.dumps(document | {"traceEvents": document["traceEvents"] + again}))
+    twice = jax_planes.read(chrome.load(path), path)
+    for table in ("events", "launches"):
+        one, other = (getattr(trace, table) for trace in (once, twice))
+        columns = [name for name in ("device", "lane", "name", "start_ps", "end_ps", "correlation_id") if name in one]
+        one, other = (each[columns].astype(dict.fromkeys(["name"], "str")) for each in (one, other))
+        one, other = (each.sort_values(columns, ignore_index=True) for each in (one, other))
+        pd.testing.assert_frame_equal(one, other, check_categorical=False)
+    # What takes no time may be many at once.
+    lasting = [(trace.spans["end_ps"] > trace.spans["start_ps"]).sum() for trace in (once, twice)]
+    assert lasting[0] == lasting[1]
+    assert any("stand in the file twice" in loss for loss in twice.losses["evidence"].dropna())
+    assert not any("stand in the file twice" in loss for loss in once.losses["evidence"].dropna())

@@ -853,7 +853,9 @@ def test_values_of_another_type_cost_only_themselves(tmp_path, odd):
     assert {"a", "c"} <= {*trace.events["name"]}
 
 
-@pytest.mark.parametrize("lost", [{"dur": None}, {"dur": "long"}, {"dur": 1e300}, {"ph": None}, {"ph": "B"}])
+@pytest.mark.parametrize(
+    "lost", [{"dur": None}, {"dur": "long"}, {"dur": 1e300}, {"ph": None}, {"ph": "B"}, {"ph": "i"}, {"ph": "e"}]
+)
 def test_kernels_without_a_usable_duration_or_phase_are_counted(tmp_path, lost):
     trace = trace_of(tmp_path, kernel("a", 5), kernel("b", 7) | lost, kernel("c", 9))
     assert trace.events["name"].tolist() == ["a", "c"]

@@ -1,6 +1,9 @@
 """Nsight Systems exports: kernels, copies, graphs and launches of every schema version, and a real export."""
 
 import copy
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tracekit
+from tests import traces
 from tests.readers.nsys.exports import Tables, rows, tid
 from tracekit.analysis.completeness import completeness
 from tracekit.errors import TraceError
@@ -620,6 +624,26 @@ def test_rows_that_stand_in_a_table_twice_count_once_and_are_told(tmp_path):
     evidence = "rows of CUPTI_ACTIVITY_KIND_{} that stand in the file twice, of which one counts"
     found = [loss for loss in rows(twice.losses, "what", "lost", "total", "evidence") if "twice" in loss[3]]
     assert found == [["details", 1, 2, evidence.format(table)] for table in ("KERNEL", "MEMCPY")]
+
+
+def test_calls_and_ranges_that_stand_in_a_table_twice_count_once_and_are_told(tmp_path):
+    path = tmp_path / "report.sqlite"
+    shutil.copy(traces.DATA / "generated" / "gpu.sqlite", path)
+    path.chmod(0o600)
+    once = nsys.read(path)
+    with closing(sqlite3.connect(path)) as database:
+        for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"):
+            database.execute(f"insert into {table} select * from {table}")
+        database.commit()
+    twice = nsys.read(path)
+    for table in ("events", "launches", "spans", "syncs"):
+        assert getattr(twice, table).equals(getattr(once, table)), table
+    assert not len(once.losses)
+    told = sorted(rows(twice.losses, "evidence", "what", "lost", "total"))
+    assert [[loss[0].split(" that stand")[0], *loss[1:]] for loss in told] == [
+        [what, "details", len(table), 2 * len(table)]
+        for what, table in (("NVTX ranges", once.spans), ("calls of CUDA", once.launches))
+    ]
 
 
 @pytest.mark.parametrize(

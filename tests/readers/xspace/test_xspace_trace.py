@@ -449,6 +449,64 @@ def test_what_stands_twice_counts_once_and_is_told(name, what, tmp_path):
         read(tmp_path / "twice.xplane.pb", strict=True)
 
 
+@pytest.mark.parametrize("how", ["behind", "beside", "one"])
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("gpu", "/host:CPU"), ("gpu", "/device:GPU:0"), ("tpu", "/device:TPU:0"), ("rocm", "/device:GPU:0")],
+)
+def test_events_that_stand_on_a_line_twice_count_once_and_are_told(file, name, how, tmp_path):
+    path = traces.DATA / "generated" / f"{file}.xplane.pb"
+    whole = read(path)
+    fields = fields_of(path.read_bytes())
+    place, plane = next(
+        (at, fields_of(value))
+        for at, (_, _, value) in enumerate(fields)
+        if (2, protobuf.LENGTH, name.encode()) in fields_of(value)
+    )
+    lines = [at for at, each in enumerate(plane) if each[0] == 3]
+    for at in lines:
+        line = fields_of(plane[at][2])
+        events = [each for each in line if each[0] == 4]
+        if how == "behind":
+            plane[at] = (3, protobuf.LENGTH, message_of([*line, *events]))
+        elif how == "one":
+            behind = next(k for k, each in enumerate(line) if each is events[0]) + 1
+            plane[at] = (3, protobuf.LENGTH, message_of([*line[:behind], events[0], *line[behind:]]))
+        elif name.startswith("/device:"):  # threads may be called alike
+            other = [each for each in line if each[0] != 1] + [(1, protobuf.VARINT, varint(1000 + at))]
+            plane.append((3, protobuf.LENGTH, message_of(other)))
+    fields[place] = (1, protobuf.LENGTH, message_of(plane))
+    (tmp_path / path.name).write_bytes(message_of(fields))
+    twice = read(tmp_path / path.name)
+    for table in ("events", "spans", "launches"):
+        every = [getattr(trace, table) for trace in (whole, twice)]
+        every = [each.astype(dict.fromkeys(each.select_dtypes("category"), "str")) for each in every]
+        if how == "beside" and table == "events":  # lines that are called alike are told apart by their ids
+            every = [each.assign(lane=each["lane"].str.replace(r" \[\d+\]$", "", regex=True)) for each in every]
+        one, other = (each.sort_values(list(each.columns), ignore_index=True) for each in every)
+        pd.testing.assert_frame_equal(one, other)
+    told = [loss for loss in twice.losses["evidence"].dropna() if "twice" in loss]
+    expected = f"events of {name} that stand in the file twice, of which one counts"
+    assert told == ([] if how == "beside" and name == "/host:CPU" else [expected])
+
+
+def test_events_of_one_thread_that_differ_in_anything_are_none_again(tmp_path):
+    usual = {"correlation_id": 1}
+    host = PlaneText("/host:CPU")
+    for label, start, length, ids in (
+        ("cuLaunchKernel", 0, 9, usual),
+        ("cuLaunchKernel", 0, 8, usual),
+        ("cuLaunchKernelEx", 0, 9, usual),
+        ("cuLaunchKernel", 0, 9, {"correlation_id": 2}),
+        ("mark", 5, 0, {}),
+        ("mark", 5, 0, {}),
+    ):
+        host.event("t", label, start, length, **ids)
+    trace = read(write(tmp_path / "h.xplane.pb", host.text()))
+    assert (len(trace.launches), len(trace.spans)) == (4, 6)
+    assert not any("twice" in loss for loss in trace.losses["evidence"])
+
+
 def test_an_id_of_63_bits_leaves_ids_for_the_calls_that_have_none(tmp_path):
     raw = (traces.DATA / "view-cpu.xplane.pb").read_bytes()
     plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 0, 9, correlation_id=2**63 - 1)

@@ -175,9 +175,10 @@ def _planes(document: Document) -> tuple[list[Plane], list[str], list[Lost]]:
     number = by_label(document.pid, lambda pid: number_of.get(pid, -1)).astype(np.int64)
     rows_of = places_of(np.where(there, number, -1), len(processes))
     for (pid, name), rows in zip(processes.items(), rows_of, strict=True):
-        plane, plane_notes, odd = _plane(document, name, rows, threads.get(pid, {}))
+        plane, plane_notes, odd, twice = _plane(document, name, rows, threads.get(pid, {}))
         planes.append(plane)
         notes += plane_notes
+        lost += twice
         lost += [Lost(Loss.DETAILS, odd, len(plane), f"stats of {name} of another type")] if odd else []
     accelerated = any(xspace.device_name(plane.name) for plane in planes)
     copies = sum(
@@ -272,8 +273,9 @@ def _labels(document: Document) -> tuple[dict[str, str], dict[str, dict[str, str
 
 def _plane(
     document: Document, name: str, rows: NDArray[np.int64], threads: dict[str, str]
-) -> tuple[JsonPlane, list[str], int]:
-    """The plane of the events `rows`, notes, and how many stats are damaged; `threads` names its lines by tid."""
+) -> tuple[JsonPlane, list[str], int, list[Lost]]:
+    """The plane of the events `rows`, notes, how many stats are damaged, and which events are told twice; `threads`
+    names its lines by tid."""
     base_ns = document.base_ps // 1000
     rows, line, lines = _lines(document, name, rows, threads, base_ns)
     stats, odd = _texts(document, rows)
@@ -299,8 +301,9 @@ def _plane(
         texts=stats,
         links={},
     )
+    plane, twice = xspace.once(plane, base_ns)  # before arrows between events are followed, which name thread and time
     links, notes = _ends(plane) if name == _HOST else ({}, [])
-    return replace(plane, links=links), notes, odd
+    return replace(plane, links=links), notes, odd, twice
 
 
 def _lines(

@@ -126,7 +126,7 @@ def read(document: Document, path: Path) -> Trace:
     damaged += kineto_fields.of_metadata(document)
     whole_work = valid & work
     # Work is written as complete events: what has another phase, or none, lost it.
-    is_work = work & (np.asarray(document.ph.isin(["X", "B"])) | document.phaseless)
+    is_work = work & (np.asarray(document.ph.isin(["X", "B"])) | document.phaseless | document.has_duration)
     broken = is_work & ~whole_work & ~outside
     if untimed := int((broken & ~document.far).sum()):
         notes.append(f"{untimed} {_UNTIMED} were skipped.")

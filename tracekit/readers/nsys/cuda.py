@@ -499,7 +499,11 @@ def calls(export: Export) -> Calls:
     if unthreaded := int((thread == MISSING).sum()):
         export.lost.append(Lost(Loss.DETAILS, unthreaded, len(thread), "threads of the calls of CUDA"))
     _count_wide(export, correlation, "the calls of CUDA")
-    return select(Calls(start, end, thread, process_of(thread), correlation, name), valid & (correlation > 0))
+    found = select(Calls(start, end, thread, process_of(thread), correlation, name), valid & (correlation > 0))
+    keys = (found.thread, found.correlation, found.name_id)
+    again = repeats.repeated(found.start_ns, found.end_ns, keys, lambda _: [])
+    export.lost.extend(repeats.lost(again, "calls of CUDA"))
+    return select(found, ~again) if again.any() else found
 
 
 def _count_wide(export: Export, correlation: Integers, whose: str) -> None:

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import categorical, distinct, frame
+from tracekit.readers import repeats
 from tracekit.readers.losses import Lost
 from tracekit.readers.nested import innermost
 from tracekit.readers.nsys.cuda import Calls, Work
@@ -125,8 +126,12 @@ def read(export: Export) -> tuple[Ranges, list[str]]:
     count_odd_types(export, tables[0], "binaryData", ("blob",))
     name, names = _names(export, tables[0], condition, columns)
     pushed = np.isin(columns["eventType"], (*_PUSHED, MISSING))
-    ranges = Ranges(columns["start"], columns["end"], columns["globalTid"], name, pushed, names)
-    return select(ranges, good), notes
+    ranges = select(Ranges(columns["start"], columns["end"], columns["globalTid"], name, pushed, names), good)
+    again = repeats.repeated(
+        ranges.start_ns, ranges.end_ns, (ranges.thread, ranges.name, ranges.pushed.astype(np.int8)), lambda _: []
+    )
+    export.lost.extend(repeats.lost(again, "NVTX ranges"))
+    return (select(ranges, ~again) if again.any() else ranges), notes
 
 
 def _is_of_type(export: Export, table: str, types: Sequence[int] = _RANGES) -> str:

@@ -7,11 +7,11 @@ with either was not cut.
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tracekit.columns import by_label, concat, each_label, frame, places_of, rising
 from tracekit.devices import is_sparse_core, type_of
-from tracekit.readers import losses
+from tracekit.readers import losses, repeats
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import cpu_plane, gpu_plane, host_events, memory, tpu_plane, xspace_file
@@ -51,6 +51,8 @@ from tracekit.units import YEAR_2000_NS, YEAR_2200_NS
 from tracekit.vocabulary.host_calls import TPU_LAUNCHES, launches
 from tracekit.vocabulary.kinds import Kind, says_no_work
 from tracekit.vocabulary.losses import Loss
+
+P = TypeVar("P", bound=Plane)
 
 # Of the host's events only of those that are themselves the work of a CPU.
 _OF_THUNKS = ("hlo_op", "hlo_module", "program_id", "group_id", "name")
@@ -123,13 +125,14 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     space, far = _near(space)
     space, backwards = _forwards(space)
     base_ns, zero = _origin(space)
+    space, twice = _once(space, base_ns)
     unix_ns = _unix_ns(space, base_ns + zero // 1000)
     of_file = programs(space)
     of_end = [*map(_calls_of_end, filter(host_events.is_host, space.planes))]
     hosts = [HostEvents(plane, plane.start_ps(base_ns, zero)) for plane, _ in of_end]
     end_ids = np.concatenate([np.zeros(0, np.int64), *(ids for _, ids in of_end)])
     del of_end
-    if sessions or repeated or far or backwards:
+    if sessions or repeated or far or backwards or twice:
         calls = host_events.calls(space)
     first_id = _free_id(calls, unix_ns)
     program_launches = tpu_plane.program_launches(host, hosts, first_id)
@@ -198,6 +201,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
         *repeated,
         *far,
         *backwards,
+        *twice,
         *of_file.lost,
         *details,
     ]
@@ -581,6 +585,56 @@ def _repeated_lines(plane: Plane) -> list[int]:
         for at in others
         if len(rows[at]) and all(np.array_equal(column[rows[at]], column[rows[first]]) for column in columns)
     ]
+
+
+def _once(space: XSpace, base_ns: int) -> tuple[XSpace, list[Lost]]:
+    """The planes with each event `once`, and how many are left out."""
+    found = [once(plane, base_ns) for plane in space.planes]
+    lost = [each for _, lost_of_plane in found for each in lost_of_plane]
+    return (replace(space, planes=[plane for plane, _ in found]), lost) if lost else (space, [])
+
+
+def once(plane: P, base_ns: int) -> tuple[P, list[Lost]]:
+    """The plane without the events that equal one before them of their stream or thread, in all that is asked of them,
+    and how many these are."""
+    again = _repeated_events(plane, base_ns)
+    if again is None or not again.any():
+        return plane, []
+    return plane.only(~again), repeats.lost(again, f"events of {plane.name}")
+
+
+def _repeated_events(plane: Plane, base_ns: int) -> NDArray[np.bool_] | None:
+    """Which events equal one before them; None where no two of a line begin at one moment, as in most planes."""
+    if len(plane) < 2:
+        return None
+    # A stream has one name, and a line of its own; threads may be called alike.
+    of_device = plane.name.startswith("/device:")
+    keys = [(line.name, None if of_device and line.name else line.id) for line in plane.lines]
+    number = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+    line, offset = plane.line, plane.offset_ps
+    same = line[1:] == line[:-1]
+    # Of a line whose events are in order only neighbours may be equal, so that few are looked at.
+    ties = same & (offset[1:] == offset[:-1])
+    often = Counter(keys)
+    is_mixed = np.array([often[key] > 1 for key in keys], bool)
+    is_mixed |= bool((line[1:] < line[:-1]).any())
+    is_mixed[line[1:][same & (offset[1:] < offset[:-1])]] = True
+    rows = np.flatnonzero(np.append(ties, False) | np.append(False, ties) | is_mixed[line])
+    if not len(rows):
+        return None
+
+    def stats(some: NDArray[np.int64]) -> list[NDArray[Any]]:
+        asked, at = dict.fromkeys(STATS), rows[some]
+        numbers = [column[at] for stat in asked if stat not in _TEXTS for column in plane.numbers(stat)]
+        return [*numbers, *(plane.strings(stat).codes[at] for stat in asked if stat in _TEXTS)]
+
+    stamps = (np.array([each.timestamp_ns for each in plane.lines], np.int64) - base_ns) * 1000
+    start = stamps[line[rows]] + offset[rows]
+    length = np.where(plane.occurrences[rows] < 0, plane.duration_ps[rows], 0)
+    of_line = np.array([number[key] for key in keys], np.int64)[line[rows]]
+    found = np.zeros(len(plane), bool)
+    found[rows] = repeats.repeated(start, start + length, [of_line, plane.metadata_id[rows]], stats)
+    return found
 
 
 def _near(space: XSpace) -> tuple[XSpace, list[Lost]]:
