@@ -191,6 +191,7 @@ def test_the_rank_is_told_by_the_trace_else_by_the_files_name(tmp_path, head, na
         ({}, 1694128201435418, 1694128201435418000),
         ({}, 2.5, None),
         # Of no year that there is, and beyond int64 in a sum.
+        ({"baseTimeNanoseconds": 2**62}, 2.5, 2**62 + 2500),
         ({"baseTimeNanoseconds": 2**63 - 1}, 2.5, None),
         ({"baseTimeNanoseconds": str(2**62 * 2 - 1)}, 2.5, None),
         ({}, 9.2e15, None),
