@@ -424,17 +424,22 @@ def test_of_two_planes_of_one_device_the_fuller_is_read(tmp_path):
     assert trace.losses[["what", "lost", "total"]].to_numpy().tolist() == [["planes", 2, 3]]
 
 
+def plane_of(fields, name):
+    """The place of a plane among the fields of a space, and its own fields."""
+    return next(
+        (at, fields_of(value))
+        for at, (_, _, value) in enumerate(fields)
+        if (2, protobuf.LENGTH, name.encode()) in fields_of(value)
+    )
+
+
 @pytest.mark.parametrize("what", ["planes", "lines"])
 @pytest.mark.parametrize("name", ["/host:CPU", "/device:GPU:0"])
 def test_what_stands_twice_counts_once_and_is_told(name, what, tmp_path):
     path = traces.DATA / "generated" / "gpu.xplane.pb"
     whole = read(path)
     fields = fields_of(path.read_bytes())
-    place, plane = next(
-        (at, fields_of(value))
-        for at, (_, _, value) in enumerate(fields)
-        if (2, protobuf.LENGTH, name.encode()) in fields_of(value)
-    )
+    place, plane = plane_of(fields, name)
     if what == "planes":
         fields.append(fields[place])
     else:
@@ -458,11 +463,7 @@ def test_events_that_stand_on_a_line_twice_count_once_and_are_told(file, name, h
     path = traces.DATA / "generated" / f"{file}.xplane.pb"
     whole = read(path)
     fields = fields_of(path.read_bytes())
-    place, plane = next(
-        (at, fields_of(value))
-        for at, (_, _, value) in enumerate(fields)
-        if (2, protobuf.LENGTH, name.encode()) in fields_of(value)
-    )
+    place, plane = plane_of(fields, name)
     lines = [at for at, each in enumerate(plane) if each[0] == 3]
     for at in lines:
         line = fields_of(plane[at][2])
