@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -373,6 +374,29 @@ def test_a_place_that_cannot_be_written_is_found_before_the_trace_is_read(tmp_pa
     (tmp_path / "reports").write_text("not a directory")
     with pytest.raises(TracekitError, match="reports is a file"):
         tracekit.report(unread)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_matplotlib_is_imported_before_a_large_trace_is_read_and_not_for_a_small_one_that_may_be_none(
+    is_large, tmp_path, monkeypatch
+):
+    module = sys.modules["tracekit.report.report"]
+    run = tmp_path / "traces" / "run"
+    run.mkdir(parents=True)
+    for number in range(2):
+        (run / f"{number}.txt").write_text("x" * 600)
+    monkeypatch.setattr(module, "_LARGE_BYTES", 1000 if is_large else 1300)
+    asked = []
+    monkeypatch.setattr(module, "_no_picture", lambda: asked.append(True) or "")
+    for source in (run.parent, run):
+        with pytest.raises(TracekitError, match="no trace"):
+            tracekit.report(source, tmp_path / "out")
+    assert asked == [True, True] * is_large
+    with pytest.raises(TracekitError, match="is not a supported trace"):
+        tracekit.report(run / "0.txt", tmp_path / "out")
+    with pytest.raises(TracekitError, match="does not exist"):
+        tracekit.report(tmp_path / "absent", tmp_path / "out")
+    assert asked == [True, True] * is_large
 
 
 @pytest.mark.parametrize("file", ["intervals", "whole.overlap"])
