@@ -1,5 +1,6 @@
 """Which files a path means, and what each is by its content; what is no trace is said in one sentence."""
 
+import errno
 import gzip
 import io
 import json
@@ -552,3 +553,48 @@ def test_of_many_other_files_each_is_looked_into_once(tmp_path, monkeypatch):
     with pytest.raises(TraceError, match="no file in it or below it is one"):
         find(tmp_path)
     assert len(looked_into) == 20
+
+
+@pytest.mark.parametrize("closed", ["today", "plugins/profile/b", "lost+found"])
+def test_a_directory_that_may_not_be_looked_into_is_told_of_any_age(closed, tmp_path, monkeypatch):
+    """As root may look into all, the system is stood in for."""
+    whole = tmp_path / "plugins" / "profile" / "a" / "t.xplane.pb"
+    for folder in (whole.parent, tmp_path / closed):
+        folder.mkdir(parents=True)
+    xspace(whole)
+    os.utime(tmp_path / closed, (1000, 1000))
+    listed, scanned = os.listdir, os.scandir
+
+    def refusing(look):
+        def refused(path="."):
+            if os.fspath(path) == str(tmp_path / closed):
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return look(path)
+
+        return refused
+
+    monkeypatch.setattr(os, "listdir", refusing(listed))
+    monkeypatch.setattr(os, "scandir", refusing(scanned))
+    found = find(tmp_path)
+    name = closed.rpartition("/")[2]
+    told = (f"{name}: it cannot be read: Permission denied; a was read instead",)
+    assert found.newer == (() if name == "lost+found" else told)
+
+
+def test_a_link_that_may_not_be_followed_costs_itself(tmp_path, monkeypatch):
+    """As root may follow all, the system is stood in for."""
+    xspace(tmp_path / "rank_0.xplane.pb")
+    links = [tmp_path / name for name in ("notes.txt", "rank_1.xplane.pb")]
+    for link in links:
+        link.symlink_to(tmp_path / "closed")
+    stat = os.stat
+
+    def refused(path, *, dir_fd=None, follow_symlinks=True):
+        if follow_symlinks and os.fspath(path) in map(str, links):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(os, "stat", refused)
+    found = find(tmp_path)
+    assert names(found) == ["rank_0.xplane.pb"]
+    assert found.unreadable == ("rank_1.xplane.pb is not readable: Permission denied",)

@@ -134,7 +134,8 @@ def of_metadata(document: Document) -> list[Lost]:
 def of_head(head: Mapping[str, Any]) -> Iterable[str]:
     """The keys beside the events that are damaged."""
     job, gpus, base = (head.get(key, ...) for key in ("distributedInfo", "deviceProperties", "baseTimeNanoseconds"))
-    if base is not ... and not 0 <= (-1 if (base_ns := whole(base)) is None else base_ns) < YEAR_2200_NS:
+    base_ns = whole(base)
+    if base is not ... and (base_ns is None or not 0 <= base_ns < YEAR_2200_NS):
         yield "baseTimeNanoseconds"
     if isinstance(job, dict):
         # Files that other tools wrote may hold the rank alone.

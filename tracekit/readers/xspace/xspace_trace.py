@@ -125,7 +125,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     space, far = _near(space)
     space, backwards = _forwards(space)
     base_ns, zero = _origin(space)
-    space, twice = _once(space, base_ns)
+    space, twice = _once(space, base_ns) if form == "xplane" else (space, [])  # JSON's planes have each event once
     unix_ns = _unix_ns(space, base_ns + zero // 1000)
     of_file = programs(space)
     of_end = [*map(_calls_of_end, filter(host_events.is_host, space.planes))]
