@@ -184,6 +184,21 @@ def test_concat_gives_what_pandas_does(parts):
         assert [list(table) for table in kept] == [[] for _ in kept]
 
 
+def test_nullable_numbers_of_many_rows_join_to_what_pandas_makes_of_them() -> None:
+    """So many rows that what is null is not written: none, few or all; with infinities and what is no number."""
+    rng = np.random.default_rng(3)
+    lengths = (columns._MAPPED_FROM, 5, 1, 70_000)
+    for dtype, values in (("Int64", [-(1 << 63), (1 << 63) - 1, 0, 7]), ("Float64", [np.inf, np.nan, -0.0, 0.1])):
+        for shares in ((0, 0.01, 1, 0.5), (1, 1, 1, 1), (0.99, 1, 0, 0)):
+            parts = []
+            for length, share in zip(lengths, shares, strict=True):
+                of_part = np.array(values, dtype.lower())[rng.integers(0, 4, length)]
+                array = pd.arrays.IntegerArray if dtype == "Int64" else pd.arrays.FloatingArray
+                parts.append(frame({"n": dtype}, {"n": array(of_part, rng.random(length) < share)}))
+            expected = pd.concat(parts, ignore_index=True)
+            pd.testing.assert_frame_equal(concat({"n": dtype}, parts), expected, check_exact=True)
+
+
 @given(st.lists(st.tuples(WORDS, st.booleans()), max_size=4))
 def test_columns_of_parts_join_to_what_their_frames_do(parts):
     columns = {"word": "category", "n": "Int64", "at": "int64"}

@@ -520,9 +520,10 @@ def _joined(arrays: Sequence[Any]) -> Any:
     if isinstance(arrays[0].dtype, np.dtype):
         return np.concatenate([np.asarray(array) for array in arrays])
     if not isinstance(arrays[0], pd.Categorical):
-        if arrays[0].dtype in (_INTEGERS, _FLOATS) and all(array.isna().all() for array in arrays):
-            return _nulls("", arrays[0].dtype, sum(map(len, arrays)))
-        return type(arrays[0])._concat_same_type(arrays)
+        length = sum(map(len, arrays))
+        if arrays[0].dtype not in (_INTEGERS, _FLOATS) or length < _MAPPED_FROM:
+            return type(arrays[0])._concat_same_type(arrays)
+        return _joined_numbers(arrays, length)
     first, *others = (array.categories for array in arrays)
     if all(first is other or first.equals(other) for other in others):
         dtype = arrays[0].dtype if first.dtype == "str" and not arrays[0].ordered else text_dtype(first)
@@ -545,6 +546,17 @@ def _only(arrays: Sequence[Any]) -> Any:
     if isinstance(array, pd.Categorical):
         return _joined(arrays)
     return np.asarray(array) if isinstance(array.dtype, np.dtype) else array
+
+
+def _joined_numbers(arrays: Sequence[Any], length: int) -> Any:
+    """Nullable numbers one after the other. What is null is not written: the bytes of copies, which few lanes have,
+    take a tenth of a column."""
+    values = zeros(length, arrays[0].dtype.numpy_dtype.type)
+    is_null, at = np.concatenate([array.isna() for array in arrays]), 0
+    for array in arrays:
+        its = slice(at, at := at + len(array))
+        np.copyto(values[its], array.to_numpy(values.dtype, na_value=0), where=~is_null[its])
+    return type(arrays[0])(values, is_null)
 
 
 def text_dtype(categories: pd.Index) -> pd.CategoricalDtype:

@@ -78,7 +78,7 @@ def find_paths(graph: Graph, runs: Plan, keeps: NDArray[np.bool_], op_of: NDArra
     op = np.full(len(graph.start), -1, np.int32) if op_of is None else op_of
     walk = loop(walk_paths, len(runs.node))
     latency_ps = graph.latency_ps, graph.device
-    nodes = (graph.start, graph.end, graph.kind, graph.instance, is_alone, op, *latency_ps)
+    nodes = (graph.start, graph.end, graph.kind, graph.instance, graph.gate, is_alone, op, *latency_ps)
     ops = int(op.max(initial=-1)) + 1
     parts, of_op, piece_count, pieces = walk(tuple(runs), nodes, ops, keeps, 0)
     if piece_count:
@@ -100,9 +100,9 @@ def walk_paths(
     What a thread of the host did in a stretch, before a call or after its last one in a step, is left open: such a
     piece is `unrecorded`, and stands among the pieces of each step, kept or not.
     """
-    begin, finish, first, first_step, step_end, node, step, predecessor, lag, _, _, _, delay, length = plan[:14]
-    cause, cause_kind, slack = plan[14:]
-    start, end, kind, instance, is_alone, op, latency_ps, device = nodes
+    begin, finish, first, first_step, step_end, node, step, predecessor, lag, _, _, _, delay = plan[:13]
+    cause, cause_kind, slack = plan[13:]
+    start, end, kind, instance, gate, is_alone, op, latency_ps, device = nodes
     # The numbers of Part.
     host, latency, in_queue, alone_collective, unrecorded, unexplained = 4, 6, 7, 8, 9, 10
     parts = np.zeros((len(step_end), unexplained + 1), np.int64)
@@ -145,7 +145,8 @@ def walk_paths(
                     if low < moment:
                         part_of[n], owner[n], since[n] = (unexplained if kind[i] < host else unrecorded), i, low
                         moment, n = low, n + 1
-                    low -= length[base + x]
+                    m, high, low = instance[i], low, max(start[i], begin[run])
+                    low = low if m < 0 else min(max(gate[m], low), high)
                     if low < moment:
                         part_of[n], owner[n], since[n] = alone_collective if is_alone[i] else kind[i], i, low
                         moment, n = low, n + 1

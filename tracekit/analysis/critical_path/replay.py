@@ -60,8 +60,8 @@ class Plan(NamedTuple):
 
     `predecessor`, `launch` (p,): the places, from the run's first, of what it waits for, -1 for none; of what was over
     when the run began, -1 and OVER. `lag_ps`, `delay_ps` (p,): what lies between. `edge_to`, `edge_from` (e,): the
-    nodes that waited for further ones, in order, and the places of these from the run's first. `length_ps` (p,): how
-    long it worked; for a member of a collective, its transfer.
+    nodes that waited for further ones, in order, and the places of these from the run's first. How long each worked is
+    not kept, 8 bytes a node: it follows from its times, for a member of a collective from its transfer's.
 
     `cause` (p,): the place of that which held it up last, by the measured times, and `cause_kind` (p,) how. `slack_ps`
     (p,) is what was left until it started: the queue's gap if it is QUEUED, else nothing explains it.
@@ -80,7 +80,6 @@ class Plan(NamedTuple):
     edge_to: NDArray[np.int32]
     edge_from: NDArray[np.int32]
     delay_ps: Column
-    length_ps: Column
     cause: NDArray[np.int32]
     cause_kind: NDArray[np.int8]
     slack_ps: Column
@@ -112,9 +111,9 @@ def plan(graph: Graph, runs: Runs, *, is_last_use: bool = False) -> Plan:
         graph.forget_edges()
         heap.give_back(freed)
     nodes = (
-        graph.start, graph.end, graph.kind, graph.instance, graph.gate, graph.device, graph.latency_ps, call_ps,
+        graph.start, graph.end, graph.kind, graph.device, graph.latency_ps, call_ps,
     )  # fmt: skip
-    causes = loop(causes_of_nodes, len(node))((runs.start, runs.end, first, node), nodes, waits)
+    causes = loop(causes_of_nodes, len(node))((runs.start, first, node), nodes, waits)
     return Plan(runs.start, runs.end, first, runs.first_step, runs.step_end, node, step, *waits, *causes)
 
 
@@ -236,24 +235,20 @@ def waits_of_nodes(
 
 def causes_of_nodes(
     runs: Arrays, nodes: Arrays, waits: Arrays
-) -> tuple[Column, Column, NDArray[np.int32], NDArray[np.int8], Column]:
-    """The columns of the plan from `delay_ps` on; `runs` holds start, end, first and node, `waits` the columns before
+) -> tuple[Column, NDArray[np.int32], NDArray[np.int8], Column]:
+    """The columns of the plan from `delay_ps` on; `runs` holds start, first and node, `waits` the columns before
     these."""
-    begin, finish, first, node = runs
-    start, end, kind, instance, gate, device, latency, call = nodes
+    begin, first, node = runs
+    start, end, kind, device, latency, call = nodes
     predecessor, lag, launch, edge_to, edge_from = waits
     count, q = len(node), 0
-    delay, length = np.zeros(count, np.int64), np.empty(count, np.int64)
+    delay = np.zeros(count, np.int64)
     cause, cause_kind = np.full(count, -1, np.int32), np.full(count, NO_CAUSE, np.int8)
     slack = np.zeros(count, np.int64)
     for run in range(len(begin)):
-        s, e, base = begin[run], finish[run], first[run]
+        s, base = begin[run], first[run]
         for p in range(base, first[run + 1]):
             i = node[p]
-            low, high = max(start[i], s), min(end[i], e)
-            if instance[i] >= 0:
-                low = min(max(gate[instance[i]], low), high)
-            length[p] = high - low
             if start[i] < s:
                 continue
             ready, is_queued, x = s, False, predecessor[p]
@@ -282,7 +277,7 @@ def causes_of_nodes(
             # A row that was launched before what it waits for had ended.
             if is_queued and x != -1 and kind[i] < CALL and slack[p] <= QUEUE_GAP_PS:
                 cause_kind[p] = QUEUED
-    return delay, length, cause, cause_kind, slack
+    return delay, cause, cause_kind, slack
 
 
 @dataclass(frozen=True)
@@ -319,11 +314,11 @@ def replay(graph: Graph, runs: Plan, scenarios: Sequence[Without], op_of: NDArra
     ops = np.array([scenario.op if scenario.op >= 0 else _NO_OP for scenario in scenarios])
     host = np.array([0 if scenario.prompt else -1 for scenario in scenarios])
     slack = np.array([0 if scenario.slack else -1 for scenario in scenarios])
-    nodes = (graph.kind, graph.instance, op_of)
+    nodes = (graph.start, graph.end, graph.kind, graph.instance, graph.gate, op_of)
     columns = min(max(_ROOM // live, 1), len(scenarios))
     # Each node is replayed once a scenario: 41,000 nodes in 20 take 1.1 s uncompiled, half of it saved by compiling.
     lengths: Column = loop(replay_runs, len(runs.node) * len(scenarios) // 8)(
-        tuple(runs), nodes, (works, ops, joint, host, slack), len(graph.gate), (slot, live), columns
+        tuple(runs), nodes, (works, ops, joint, host, slack), (slot, live), columns
     )
     return lengths
 
@@ -390,7 +385,7 @@ def slots_of_nodes(
 
 
 def replay_runs(
-    plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, slots: tuple[NDArray[np.int32], int], columns: int
+    plan: Arrays, nodes: Arrays, scenarios: Arrays, slots: tuple[NDArray[np.int32], int], columns: int
 ) -> Column:
     """See `replay`; times count from the run's begin, and so many `columns` are replayed at once.
 
@@ -400,16 +395,16 @@ def replay_runs(
     """
     slot, live = slots
     (
-        _, _, first, first_step, step_end, node, step, predecessor, lag, launch, edge_to, edge_from, delay, length, _,
+        begin, finish, first, first_step, step_end, node, step, predecessor, lag, launch, edge_to, edge_from, delay, _,
         cause_kind, slack,
     ) = plan  # fmt: skip
-    kind, instance, op = nodes
+    start, end, kind, instance, gate, op = nodes
     works, ops, joint, host, kept = scenarios
     lengths = np.zeros((len(step_end), len(ops)), np.int64)
     end_of, ends_of_steps = np.zeros((live, columns), np.int64), np.zeros((len(step_end), columns), np.int64)
-    last_start = np.zeros((instances, columns), np.int64)
+    last_start = np.zeros((len(gate), columns), np.int64)
     ready, ends = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
-    turn, turn_of = 0, np.zeros(instances, np.int64)
+    turn, turn_of = 0, np.zeros(len(gate), np.int64)
     for low in range(0, len(ops), columns):
         count = min(columns, len(ops) - low)
         # Of the columns from low on; the loops over them are innermost, so that each node is read once.
@@ -417,7 +412,7 @@ def replay_runs(
         kept_ = kept[low:]
         ends_of_steps[:], q = 0, 0
         for run in range(len(first) - 1):
-            base, turn = first[run], turn + 1
+            base, turn, s, e = first[run], turn + 1, begin[run], finish[run]
             for p in range(base, first[run + 1]):
                 work, x = lag[p], predecessor[p]
                 for v in range(count):
@@ -433,14 +428,16 @@ def replay_runs(
                         ready[v] = max(ready[v], end_of[x, v] + (last_start[m, v] & joint_[v] if m >= 0 else 0))
                 x = launch[p]
                 if x >= 0:
-                    k, call_length, delay_of_launch = kind[node[base + x]], length[base + x], delay[p]
+                    i, delay_of_launch = node[base + x], delay[p]
+                    k, call_length = kind[i], min(end[i], e) - max(start[i], s)
                     x = slot[base + x]
                     for v in range(count):
                         ready[v] = max(
                             ready[v], end_of[x, v] - (call_length & works_[k, v]) + (delay_of_launch & host_[v])
                         )
                 i, at_start, is_queued, x = node[p], slack[p], cause_kind[p] == QUEUED, slot[p]
-                k, own_length, m = kind[i], length[p], instance[i]
+                k, m, own_length = kind[i], instance[i], min(end[i], e)
+                own_length -= max(start[i], s) if m < 0 else min(max(gate[m], start[i], s), own_length)
                 for v in range(count):
                     ready[v] += at_start if is_queued else at_start & kept_[v] & (host_[v] if k >= CALL else -1)
                     ends[v] = 0 if op[i] == ops_[v] else own_length & works_[k, v]
@@ -465,7 +462,8 @@ def replay_runs(
             for p in range(base, first[run + 1]):
                 m, j = instance[node[p]], step[p]
                 if m >= 0 and j >= 0:
-                    i, k, own_length = node[p], kind[node[p]], length[p]
+                    i, k, own_length = node[p], kind[node[p]], min(end[node[p]], e)
+                    own_length -= min(max(gate[m], start[i], s), own_length)
                     for v in range(count):
                         if joint_[v]:
                             own = 0 if op[i] == ops_[v] else own_length & works_[k, v]
@@ -473,7 +471,7 @@ def replay_runs(
             for v in range(count):
                 end_before = 0
                 for j in range(first_step[run], first_step[run + 1]):
-                    end = max(ends_of_steps[j, v], end_before)
-                    lengths[j, low + v] = end - end_before
-                    end_before = end
+                    end_of_step = max(ends_of_steps[j, v], end_before)
+                    lengths[j, low + v] = end_of_step - end_before
+                    end_before = end_of_step
     return lengths
