@@ -4,12 +4,14 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests import browser, programs
+from tracekit.errors import NotMeasurable
 
 # What starts programs, a server or a browser: directories and files below this one. `-m 'not slow'` leaves them out.
 SLOW = (
@@ -55,6 +57,15 @@ def shared_tmp_path(tmp_path_factory) -> Path:
 def compiled(shared_tmp_path) -> dict[str, str]:
     """The environment of programs that share what JAX compiles, whichever process of this session starts them."""
     return programs.compile_once(shared_tmp_path / "compiled")
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that ends with NotMeasurable, which tracekit's own plugin takes for a reason to skip it."""
+    try:
+        return (yield)
+    except NotMeasurable as reason:
+        raise AssertionError(f"{item.name} asked for what its trace cannot tell") from reason
 
 
 def pytest_sessionstart() -> None:

@@ -113,10 +113,12 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line; a user's mistake becomes one sentence on stderr and the error's exit code."""
+    asked = on_damage.set(on_damage.get())  # so that what a command sets is that of no other
     try:
         try:
             app()
         finally:
+            on_damage.reset(asked)
             if sys.stdout is not None:
                 sys.stdout.flush()
     except TracekitError as error:
@@ -190,7 +192,6 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    on_damage.set(lambda sentence, remedy: None)  # that of a command before, where this process had one
     if ctx.invoked_subcommand not in _OF_OTHERS:
         from tracekit import heap
 
@@ -341,7 +342,7 @@ def read(
             trace = tracekit.read(source, run, kinds, steps=steps, strict=strict, executor=executor)
         progress("counting")
         if strict and (missing := _missing(timeline_of(trace), source)):
-            raise TraceError(f"{source}: {missing} Record it again, or read without --strict what is there.")
+            raise TraceError(f"{source} {missing} Record it again, or read without --strict what is there.")
         inventory = contents(trace)
     if as_json:
         print(json.dumps(inventory.data, indent=1))
@@ -414,7 +415,7 @@ def report(
                     source, run=run, kinds=kinds, steps=steps, strict=strict, executor=executor, reduction=how
                 )
         if strict and (missing := _missing(timeline, source)):
-            raise TraceError(f"{source}: {missing} Record it again, or report without --strict what is there.")
+            raise TraceError(f"{source} {missing} Record it again, or report without --strict what is there.")
         result = tracekit.report(
             timeline or source,
             out,
@@ -461,12 +462,14 @@ def _steps(text: str | None) -> tuple[int, int] | None:
 
 
 def _missing(timeline: Any, source: Any) -> str:
-    """Why nothing rests on all of a trace, as its launches and replicas may tell too, or of a saved report where no
-    `timeline` is given; "" where it does."""
+    """What is missing from a trace, as its launches and collectives may tell too, or from a saved report where no
+    `timeline` is given; "" where nothing is."""
     from tracekit.analysis.completeness import completeness
+    from tracekit.comparison.sides import missing
 
-    known = completeness(timeline) if timeline else tracekit.load(source).explanation.completeness
-    return known.rows
+    if timeline:
+        return completeness(timeline).not_whole(len(timeline.recorded.trace.hosts))
+    return missing(tracekit.load(source))
 
 
 class _CompareCommand(TyperCommand):
@@ -611,7 +614,8 @@ def check(
     4: a trace cannot tell; 5: inconclusive, as where some of several captures keep a rule and others break it. In
     GitHub Actions the results are also annotations and a summary.
     """
-    _heed_damage(strict)
+    if strict:  # else it is told beside the results
+        _heed_damage(strict)
     from tracekit import console
     from tracekit.gate.baselines import find
     from tracekit.gate.faces import publish

@@ -14,7 +14,9 @@ from tests.docs.blocks import ROOT, page_blocks
 from tests.frames import events, spans
 from tests.frames import trace as make_trace
 from tracekit import Outcome, Rule, TracekitError, Unit
+from tracekit.analysis.completeness import LOSS_COLUMNS
 from tracekit.cli import main
+from tracekit.columns import frame
 from tracekit.gate.check import CheckResult, RuleResult
 from tracekit.gate.faces import annotations, lines, publish, step_summary
 from tracekit.gate.junit import junit
@@ -23,6 +25,7 @@ from tracekit.units import safe
 STEPPED = str(traces.path("stepped-cpu.xplane.pb.gz"))
 # 80 of 100 ps busy on one GPU, 60 on the other, 50 at once.
 ROWS = events(("gpu:0", "compute", 0, 80), ("gpu:1", "compute", 30, 90), ("gpu:1", "collective", 90, 100))
+OTHER = make_trace(events(("gpu:0", "compute", 0, 81), ("gpu:1", "compute", 30, 90)))
 OVERLAP, IDLE, COPIES = (
     Rule("overlap", 0.7, None, Unit.RATIO, "devices"),
     Rule("idle", None, 0.2, Unit.RATIO),
@@ -44,6 +47,52 @@ def test_each_rule_holds_or_not_with_the_value_that_was_measured(report):
         "exposed copy at most 10 ps: No copies ran in the whole trace, or the trace does not record them.",
     ]
     assert result.headline == "Of 3 rules: 1 broken, 1 cannot be told, 1 holds."
+
+
+def damaged(report, rows="1 of 79 events could not be read."):
+    """The report of a trace of which a part of the work is lost."""
+    losses = frame(LOSS_COLUMNS, [("h", "events", 1, 79, "without a time")])
+    known = replace(report.explanation.completeness, losses=losses, rows=rows)
+    return replace(report, explanation=replace(report.explanation, completeness=known))
+
+
+def test_of_a_damaged_trace_no_rule_of_any_scope_is_told_and_every_face_says_why(report, tmp_path):
+    """The kernel that is lost may have been the last of its phase, of its step or of all: each rule holds or is broken
+    without it."""
+    lost = damaged(report)
+    scopes = [{}, {"phase": "late"}, {"phase": "whole"}, {"step": "median"}]
+    rules = [Rule("wall", None, 10**12, Unit.TIME, **scope) for scope in scopes[:3]]
+    rules += [Rule("idle", None, 1.0, Unit.RATIO, **scope) for scope in scopes]
+    rules += [Rule("step-time", None, 10**12, Unit.TIME), Rule("speedup", 0.001, None, Unit.FACTOR, phase="late")]
+    result = tracekit.check(lost, rules, baseline=OTHER, floor=0.02)
+    assert {each.outcome for each in result.results} == {Outcome.UNKNOWN}
+    assert all("1 of 79 events could not be read" in each.found for each in result.results[:-1])
+    assert "too much is missing from the trace of B" in result.results[-1].found
+    note = "traces/test is damaged: 1 of 79 events could not be read (without a time)."
+    assert result.notes == (note,)
+    assert note in lines(result)
+    assert result.data["notes"] == [note]
+    assert "is damaged: 1 of 79 events could not be read" in step_summary(result)
+    assert annotations(result)[0] == f"::warning title=tracekit check%3A not whole::{note}"
+    assert ElementTree.fromstring(junit(result, datetime(2026, 1, 1))).find("testsuite/system-err").text == note
+
+
+def test_a_damaged_baseline_is_none(report):
+    result = tracekit.check(OTHER, baseline=damaged(report), floor=0.02)
+    assert [each.outcome for each in result.results] == [Outcome.UNKNOWN]
+    assert "too much is missing from the trace of A" in result.results[0].found
+    assert result.notes == (
+        "Of the baseline given: traces/test is damaged: 1 of 79 events could not be read (without a time).",
+    )
+    whole = tracekit.check(report, [IDLE])
+    assert whole.notes == ()
+    assert ElementTree.fromstring(junit(whole, datetime(2026, 1, 1))).find("testsuite/system-err").text is None
+
+
+def test_a_loss_that_changes_no_figure_by_much_is_told_and_decides_nothing(report):
+    result = tracekit.check(damaged(report, rows=""), [IDLE])
+    assert [each.outcome for each in result.results] == [Outcome.BROKEN]
+    assert result.notes == ("traces/test is damaged: 1 of 79 events could not be read (without a time).",)
 
 
 @pytest.mark.parametrize(

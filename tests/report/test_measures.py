@@ -145,13 +145,17 @@ def test_a_trace_without_rows_measures_nothing():
             nothing.measure(name)
 
 
-def test_of_an_incomplete_trace_no_share_is_known(report):
+def test_of_an_incomplete_trace_no_measure_is_known(report):
     incomplete = replace(report.explanation.completeness, rows="The profiler dropped 3 % of all records.")
     lossy = replace(report, explanation=replace(report.explanation, completeness=incomplete))
-    for name, of in (("idle", None), ("exposed-copy", None), ("overlap", "devices"), ("overlap", "copy")):
+    of_devices, of_copies = {"of": "devices"}, {"of": "copy"}
+    in_phase = {"phase": "train"}
+    for name, scope in [
+        *(("idle", {}), ("exposed-copy", {}), ("overlap", of_devices), ("overlap", of_copies), ("wall", {})),
+        *(("wall", in_phase), ("speedup", in_phase), ("step-time", {}), ("wall", {"phase": "whole"})),
+    ]:
         with pytest.raises(NotMeasurable, match="dropped 3 %"):
-            lossy.measure(name, of=of)
-    assert lossy.measure("wall").value == 100
+            lossy.measure(name, **scope)
 
 
 def test_devices_that_share_cores_overlap_by_time_sharing(stepped):

@@ -19,7 +19,16 @@ from tracekit.timeline.instances import rank_groups
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.units import listed_numbers, others, percent, quantity
-from tracekit.vocabulary.losses import MANY_MISSING, TOO_MANY, WORTH_WITHHOLDING, Loss, damage, matters, unanswered
+from tracekit.vocabulary.losses import (
+    MANY_MISSING,
+    TOO_MANY,
+    WORTH_WITHHOLDING,
+    Loss,
+    damage,
+    matters,
+    not_whole,
+    unanswered,
+)
 from tracekit.vocabulary.ranks import process_number
 
 # So many collectives, and such a part of those of its group, that a device did not record are no edge of its profile.
@@ -72,6 +81,22 @@ class Completeness(notebook.Result, groups="", losses="what lost total evidence"
     def is_complete(self) -> bool:
         """Whether nothing is known to be missing."""
         return not len(self.groups) and not len(self.losses)
+
+    def not_whole(self, hosts: int) -> str:
+        """What `--strict` refuses of a trace of so many `hosts` or ranks, a sentence without its subject ("is not
+        whole: …"): what is damaged, so much missing work that nothing rests on all of it, or ranks that are not there;
+        "" where nothing is. A trace of one host is not asked for the others of its job.
+        """
+        if found := not_whole(records(self.losses)):
+            return found
+        if self.rows:
+            return f"is not whole: {self.rows}"
+        return f"is not whole: {self.absent}" if hosts > 1 and self.absent else ""
+
+    @property
+    def absent(self) -> str:
+        """Of how many ranks, and which, only collectives tell that they took part, in a sentence; "" for none."""
+        return f"{_of_groups(self.groups)}." if len(self.groups) else ""
 
 
 def completeness(timeline: Timeline) -> Completeness:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tracekit.comparison.scopes import Figures
-from tracekit.comparison.sides import Capture, started_ns
+from tracekit.comparison.scopes import Figures, incomplete
+from tracekit.comparison.sides import Capture, missing, started_ns
 from tracekit.devices import type_of
 from tracekit.report.model import Report
 from tracekit.units import change, count, quantity
@@ -27,20 +27,20 @@ class Caution:
 def cautions(a: Sequence[Capture], b: Sequence[Capture], main: tuple[Figures, Figures] | None) -> tuple[Caution, ...]:
     """What is to be known before two sides are compared, the gravest first; `main` are the figures of the scope that
     the verdict is on."""
-    found = [*_same_trace(a, b), *_facts(a, b)]
-    if main is None:
-        found.append(
-            Caution(
-                "scope",
-                "-",
-                "-",
-                "The sides share no window, steps or phases whose time is known: nothing can be compared.",
-            )
-        )
-    else:
+    found = [*_same_trace(a, b), *_completeness("A", a), *_completeness("B", b), *_facts(a, b)]
+    if main is not None:
         found += _work(*main)
     found += _in_time(a, b)
     return tuple(found)
+
+
+def nothing_shared(a: Sequence[Capture], b: Sequence[Capture]) -> str:
+    """Why two sides share no scope, in a sentence."""
+    sides = [side for side, its in (("A", a), ("B", b)) if any(incomplete(capture.report) for capture in its)]
+    if sides:
+        missing = f"too much is missing from the trace{'s' if len(sides) > 1 else ''} of {' and '.join(sides)}"
+        return f"Nothing can be compared: {missing}, and a difference may be that of what is missing."
+    return "Nothing can be compared: the sides share no window, steps or phases whose time is known."
 
 
 def is_same(a: Report, b: Report) -> bool:
@@ -84,6 +84,15 @@ def _same_trace(a: Sequence[Capture], b: Sequence[Capture]) -> list[Caution]:
     return []
 
 
+def _completeness(side: str, captures: Sequence[Capture]) -> list[Caution]:
+    """What is missing from the captures of a side, of the one first that lacks most."""
+    reasons = [reason for capture in captures if (reason := incomplete(capture.report))]
+    found = [known for capture in captures if (known := missing(capture.report))]
+    if reasons:
+        return [Caution("completeness", side, "", f"The trace of {side} is not complete: {reasons[0]}")]
+    return [Caution("completeness", side, "", f"The trace of {side} {found[0]}")] if found else []
+
+
 def _facts(a: Sequence[Capture], b: Sequence[Capture]) -> list[Caution]:
     facts: list[tuple[str, Callable[[Report], str], str]] = [
         ("framework", lambda it: it.advice.program.framework or "", "the programs are of different frameworks"),
@@ -108,10 +117,6 @@ def _facts(a: Sequence[Capture], b: Sequence[Capture]) -> list[Caution]:
                 Caution(what, texts[0], texts[1], f"{what[0].upper()}{what[1:]}: {texts[0]} and {texts[1]}; {follows}.")
             )
     for side, captures in (("A", a), ("B", b)):
-        partial = [capture.report.explanation.completeness for capture in captures]
-        if any(its.shares or its.rows for its in partial):
-            reason = next(its.shares or its.rows for its in partial if its.shares or its.rows)
-            found.append(Caution("completeness", side, "", f"The trace of {side} is not complete: {reason}"))
         if any(its.report.operations.empty and its.report.devices for its in captures):
             sentence = (
                 f"The saved report of {side} holds no operations: make it again from all rows of its trace "

@@ -10,7 +10,7 @@ from tracekit.analysis.steps import PARTS
 from tracekit.analysis.top_ops import PHASE, STEP, WHOLE
 from tracekit.columns import frame, records
 from tracekit.comparison import statistics
-from tracekit.comparison.comparability import cautions, is_same
+from tracekit.comparison.comparability import cautions, is_same, nothing_shared
 from tracekit.comparison.model import (
     CELL_COLUMNS,
     DEVICE_COLUMNS,
@@ -85,7 +85,8 @@ def compare(
     reports = [[capture.report for capture in side.captures] for side in sides]
     same = any(is_same(one, other) for one in reports[0] for other in reports[1])
     notes = cautions(sides[0].captures, sides[1].captures, figures)
-    return Comparison(headline(main, same), sides[0], sides[1], tuple(compared), notes, same, tuple(missing))
+    result = headline(main, same, nothing_shared(sides[0].captures, sides[1].captures))
+    return Comparison(result, sides[0], sides[1], tuple(compared), notes, same, tuple(missing))
 
 
 def _side(name: str, source: Compared) -> Side:

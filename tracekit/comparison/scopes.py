@@ -87,8 +87,11 @@ class Figures:
 
 
 def scopes(report: Report) -> dict[tuple[str, str], Figures]:
-    """The scopes of a report by kind (WHOLE, STEP, PHASE) and name: those with a known wall."""
+    """The scopes of a report by kind (WHOLE, STEP, PHASE) and name: those with a known wall. None where so much of the
+    work is missing that nothing rests on all of it: a difference may be that of what is missing."""
     found: dict[tuple[str, str], Figures] = {}
+    if incomplete(report):
+        return found
     if report.windows and not report.whole.lacking:
         found[WHOLE, ""] = _whole(report)
     table = report.explanation.steps.table
@@ -100,6 +103,12 @@ def scopes(report: Report) -> dict[tuple[str, str], Figures]:
         if breakdown is not None and not breakdown.lacking:
             found[PHASE, name] = _phase(report, name, windows, breakdown.partition)
     return found
+
+
+def incomplete(report: Report) -> str:
+    """Why nothing of a report is compared, as too much of its trace is missing; "" where that is not so."""
+    known = report.explanation.completeness
+    return known.shares or known.rows
 
 
 def _whole(report: Report) -> Figures:

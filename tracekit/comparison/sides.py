@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from tracekit import remote
-from tracekit.errors import TracekitError
+from tracekit.columns import records
+from tracekit.errors import TracekitError, on_damage
 from tracekit.files import REPORT_FILES, SUMMARY, is_saved_report, opened, trace_name
 from tracekit.readers import read
 from tracekit.report.build import analyse
@@ -18,6 +19,7 @@ from tracekit.report.load import load
 from tracekit.report.model import Report
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.trace import Trace
+from tracekit.vocabulary.losses import not_whole
 
 # A trace in any form, a Report or a saved one; or several captures of one variant.
 Compared = Source | Report | Sequence[Source | Report]
@@ -90,12 +92,27 @@ def _at(path: Path | str, how: Reading) -> tuple[Capture, ...]:
 
 def _captured(trace: Trace, label: str, how: Reading) -> Capture:
     timeline = timeline_of(trace)
-    return Capture(label, analyse(timeline, how.phases), timeline)
+    report = analyse(timeline, how.phases)
+    if not not_whole(records(trace.losses)):  # else its reader has told that
+        _heed_missing(report, label)
+    return Capture(label, report, timeline)
+
+
+def missing(report: Report) -> str:
+    """What is missing from the trace of a report (Completeness.not_whole)."""
+    return report.explanation.completeness.not_whole(len(report.trace.hosts))
+
+
+def _heed_missing(report: Report, label: str) -> None:
+    """Tell what a report knows to be missing, as readers tell it of a damaged trace."""
+    if found := missing(report):
+        on_damage.get()(f"{label} {found}", "Record it again, or go on without strict with what there is.")
 
 
 def _saved(location: Path | str) -> Capture:
     with remote.fetched(location, *REPORT_FILES, _INTERVALS) as place:
         report = load(place)
+        _heed_missing(report, os.fspath(location))
         intervals = place / _INTERVALS
         timeline = None
         if intervals.is_file():

@@ -24,12 +24,12 @@ _TINY = 0.0005
 _ROWS = {"cells": 12, "ratios": 12, "waterfall": 20, "operations": 8, "devices": 8, "path": 8}
 
 
-def headline(scope: ScopeComparison | None, is_same: bool) -> str:
-    """The result in one sentence, of the scope that the verdict is on."""
-    if scope is None:
-        return "Nothing can be compared: the sides share no window, steps or phases whose time is known."
+def headline(scope: ScopeComparison | None, is_same: bool, nothing_shared: str) -> str:
+    """The result in one sentence, of the scope that the verdict is on; `nothing_shared` says why there is none."""
     if is_same:
         return "The same trace is on both sides: there is nothing to compare."
+    if scope is None:
+        return nothing_shared
     if scope.verdict is None:
         return f"The {scope.label} cannot be judged: a unit of it took no time."
     return _judged(scope, scope.verdict)

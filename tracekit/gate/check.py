@@ -11,7 +11,7 @@ from typing import Any
 from tracekit import remote
 from tracekit.comparison.comparability import is_same
 from tracekit.comparison.comparison import compare
-from tracekit.comparison.sides import Capture, Compared, Reading, captures
+from tracekit.comparison.sides import Capture, Compared, Reading, captures, missing
 from tracekit.comparison.verdict import Change
 from tracekit.comparison.words import mean_words, sources
 from tracekit.errors import NotMeasurable, TracekitError
@@ -69,11 +69,13 @@ class RuleResult:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The `results` of all rules on a `source`, in their order; `traces` are the paths of what it is."""
+    """The `results` of all rules on a `source`, in their order; `traces` are the paths of what it is, and `notes` say
+    what is missing from them and from a baseline, in sentences."""
 
     source: str
     results: tuple[RuleResult, ...]
     traces: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
@@ -119,6 +121,7 @@ class CheckResult:
                 }
                 for result in self.results
             ],
+            "notes": list(self.notes),
         }
 
 
@@ -150,13 +153,25 @@ def check(
     its = captures(source, Reading(tuple(phases), run, kinds))
     _refuse_twice(its)
     reports = [capture.report for capture in its]
-    results = [of_rule(reports, rule) for rule in todo]
+    results, notes = [of_rule(reports, rule) for rule in todo], _missing(its)
     if baseline is not None:
-        results.append(of_baseline(baseline, reports, floor))
+        first = captures(baseline)
+        at = remote.base_name(remote.place(baseline)) if isinstance(baseline, str | os.PathLike) else "given"
+        results.append(of_baseline(at, [capture.report for capture in first], reports, floor))
+        notes += [f"Of the baseline {at}: {note}" for note in _missing(first)]
     name = reports[0].trace.source
     label = name if len(its) == 1 else sources(capture.label for capture in its)
     traces = tuple(capture.report.trace.source for capture in its if capture.report.trace.source)
-    return CheckResult(label, tuple(results), traces)
+    return CheckResult(label, tuple(results), traces, tuple(notes))
+
+
+def _missing(its: Sequence[Capture]) -> list[str]:
+    """What is missing from captures, a sentence each."""
+    return [
+        f"{capture.report.trace.source or capture.label} {sentence}"
+        for capture in its
+        if (sentence := missing(capture.report))
+    ]
 
 
 def _refuse_twice(its: Sequence[Capture]) -> None:
@@ -166,10 +181,11 @@ def _refuse_twice(its: Sequence[Capture]) -> None:
             raise TracekitError(f"{one.label} and {other.label} are one capture: give each once.")
 
 
-def of_baseline(baseline: Compared, source: Compared, floor: float | None = None) -> RuleResult:
-    """Whether a source is no slower than a baseline, which the found text calls B and A."""
-    name = remote.base_name(remote.place(baseline)) if isinstance(baseline, str | os.PathLike) else "given"
-    comparison = compare(baseline, source, floor=floor)
+def of_baseline(
+    name: str, baseline: Sequence[Report], reports: Sequence[Report], floor: float | None = None
+) -> RuleResult:
+    """Whether captures are no slower than those of the baseline `name`: the found text calls them B, and these A."""
+    comparison = compare(list(baseline), list(reports), floor=floor)
     verdict = comparison.verdict
     outcome = Outcome.UNKNOWN if verdict is None or comparison.is_same else _OF_CHANGE[verdict.outcome]
     found = [comparison.headline]

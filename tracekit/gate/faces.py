@@ -25,8 +25,8 @@ _MARKS = {
 
 
 def lines(result: CheckResult) -> list[str]:
-    """One line a rule, then how many hold."""
-    return [*(f"{each.outcome:<{_WIDTH}}  {each.text}" for each in result.results), result.headline]
+    """One line a rule, what is missing from a trace, then how many hold."""
+    return [*(f"{each.outcome:<{_WIDTH}}  {each.text}" for each in result.results), *result.notes, result.headline]
 
 
 def publish(result: CheckResult, junit_file: str | os.PathLike[str] | None = None, as_json: bool = False) -> None:
@@ -72,8 +72,15 @@ def _now() -> datetime:
 
 
 def annotations(result: CheckResult) -> list[str]:
-    """A workflow command of GitHub Actions for each rule that does not hold
+    """A workflow command of GitHub Actions for each rule that does not hold, and for what is missing from a trace
     (https://docs.github.com/actions/reference/workflow-commands-for-github-actions)."""
+    return [
+        *(f"::warning title=tracekit check%3A not whole::{_escaped(note)}" for note in result.notes),
+        *_of_rules(result),
+    ]
+
+
+def _of_rules(result: CheckResult) -> list[str]:
     return [
         f"::{'warning' if each.outcome == Outcome.INCONCLUSIVE else 'error'} "
         f"title={_escaped(f'tracekit check: {each.outcome}', ':,')}::{_escaped(each.text)}"
@@ -89,7 +96,8 @@ def step_summary(result: CheckResult) -> str:
         for each in result.results
     ]
     head = f"### tracekit check: {escaped(result.source or 'a report')}\n\n{escaped(result.headline)}\n"
-    return "\n".join([head, "| | rule | measured |", "|---|---|---|", *rows, ""])
+    notes = [f"\n{escaped(note)}" for note in result.notes]
+    return "\n".join([head, "| | rule | measured |", "|---|---|---|", *rows, *notes, ""])
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -51,7 +51,7 @@ def junit(result: CheckResult, now: datetime) -> str:
             problem = Xml.SubElement(case, element, {"type": str(each.outcome), "message": _xml(each.found)})
             problem.text = _xml(f"{each.outcome}: {each.text}")
     Xml.SubElement(suite, "system-out").text = _xml("\n".join(f"{it.outcome}: {it.text}" for it in result.results))
-    Xml.SubElement(suite, "system-err")
+    Xml.SubElement(suite, "system-err").text = _xml("\n".join(result.notes)) or None
     Xml.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, "unicode") + "\n"
 

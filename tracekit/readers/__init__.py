@@ -47,7 +47,7 @@ from tracekit.readers.summary import HostTrace
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LOSS_COLUMNS, Trace
 from tracekit.units import others, quantity, spelt
 from tracekit.vocabulary import rules
-from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, damage, matters, unanswered
+from tracekit.vocabulary.losses import DAMAGE, MANY_MISSING, WORTH_WITHHOLDING, Loss, matters, not_whole
 from tracekit.vocabulary.ranks import missing_machines, process_number
 
 T = TypeVar("T")
@@ -435,25 +435,8 @@ def _find(path: Path, run: str | None) -> find.TraceFiles:
 
 def _damaged(trace: Trace) -> str:
     """The sentence on what of the trace is damaged, or which ranks have no file, "" where nothing is."""
-    damaged = [
-        damage(Loss(row["what"]), row["lost"], row["total"], row["evidence"])
-        for row in records(trace.losses)
-        if row["what"] in DAMAGE
-    ]
-    more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
-    if damaged:
-        what = "is not whole" if _damage_of(trace) <= {Loss.STEPS, Loss.ABSENT} else "is damaged"
-        return f"{trace.source} {what}: {damaged[0]}{more}"
-    for row in records(trace.losses[trace.losses["what"] == Loss.LAUNCHED].head(1)):
-        why = f" ({row['evidence']})" if row["evidence"] else ""
-        return f"{trace.source} is not whole: {unanswered(row['lost'], row['total'])}{why}."
-    absent = [row for row in records(trace.losses) if row["what"] == Loss.RANKS]
-    if not absent:
-        return ""
-    loss = absent[0]
-    of = "" if loss["total"] is None else f" of {loss['total']}"
-    lacks = "" if loss["lost"] is None else f"{loss['lost']}{of} ranks or hosts have no file: "
-    return f"{trace.source} is not whole: {lacks}{loss['evidence']}."
+    found = not_whole(records(trace.losses))
+    return f"{trace.source} {found}" if found else ""
 
 
 def _damage_of(trace: Trace) -> set[str]:

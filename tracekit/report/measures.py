@@ -88,7 +88,7 @@ class _Value:
 @dataclass(frozen=True)
 class Measures:
     """What the measures of a report are taken from: the Breakdowns of the `whole` trace, of the `steady` steps and of
-    the phases (`inside`), the `phases` and `steps`; `incomplete` says why so much is missing that no share is known.
+    the phases (`inside`), the `phases` and `steps`; `incomplete` says why so much is missing that no measure is known.
 
     `cores` are the usable ones, where more CPU devices share them.
     """
@@ -113,10 +113,12 @@ class Measures:
     ) -> Measure:
         """One of MEASURES, as `Report.measure` describes it."""
         unit = check(name, of, phase, step, device, unit)
+        if self.incomplete:  # what is missing may have been the first or the last of its phase or step
+            raise NotMeasurable(self.incomplete)
         if name in ("wall", "step-time", "speedup"):
             return self._of_all_devices(name, phase, step)
-        if self.whole.lacking or self.incomplete:
-            raise NotMeasurable(self.whole.lacking or self.incomplete)
+        if self.whole.lacking:
+            raise NotMeasurable(self.whole.lacking)
         if not len(self.whole.partition):
             raise NotMeasurable("The trace holds no device rows.")
         if of is not None:
@@ -161,8 +163,6 @@ class Measures:
             windows = breakdown.partition["window_ps"]
             if not len(windows):
                 raise NotMeasurable(breakdown.lacking or "The trace holds no device rows.")
-            if self.incomplete:  # what is missing may have been the first or the last
-                raise NotMeasurable(self.incomplete)
             return Measure(name, int(windows.max()), Unit.TIME, breakdown.label)
         self._breakdown(phase)
         row = next(row for row in records(self.phases.table) if row["name"] == phase)

@@ -153,7 +153,11 @@ def contents(source: Source) -> Contents:
         launches=len(trace.launches),
         carried=_carried(timeline),
         kinds_known_by={} if partial else _known_by(timeline),
-        missing=(*([partial] if partial and len(trace.events) else []), *_missing(timeline)),
+        missing=(
+            *([partial] if partial and len(trace.events) else []),
+            *filter(None, [completeness(timeline).absent]),
+            *_missing(timeline),
+        ),
         notes=notes,
     )
 

@@ -1,8 +1,9 @@
 """What is lost of a trace: by the warnings that a profiler writes into its files, or because files are damaged."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 from tracekit.units import time
 
@@ -123,3 +124,24 @@ def damage(what: Loss, lost: int | None, total: int | None, evidence: str | None
     if what is Loss.ABSENT:
         return f"{count}{of} {noun} {'is' if lost == 1 else 'are'} missing from the export{why}."
     return f"{count}{of} {noun} could not be read{why}."
+
+
+def not_whole(losses: Sequence[Mapping[str, Any]]) -> str:
+    """What of a trace is damaged, or which ranks have no file, by the rows of its losses: a sentence without its
+    subject, "is damaged: 1 of 3 planes could not be read."; "" where nothing is."""
+    damaged = [row for row in losses if row["what"] in DAMAGE]
+    if damaged:
+        sentence = damage(Loss(damaged[0]["what"]), *(damaged[0][name] for name in ("lost", "total", "evidence")))
+        more = f" And {len(damaged) - 1} more." if len(damaged) > 1 else ""
+        what = "is not whole" if {row["what"] for row in damaged} <= {Loss.STEPS, Loss.ABSENT} else "is damaged"
+        return f"{what}: {sentence}{more}"
+    for row in losses:
+        if row["what"] == Loss.LAUNCHED:
+            why = f" ({row['evidence']})" if row["evidence"] else ""
+            return f"is not whole: {unanswered(row['lost'], row['total'])}{why}."
+    for row in losses:
+        if row["what"] == Loss.RANKS:
+            of = "" if row["total"] is None else f" of {row['total']}"
+            lacks = "" if row["lost"] is None else f"{row['lost']}{of} ranks or hosts have no file: "
+            return f"is not whole: {lacks}{row['evidence']}."
+    return ""
