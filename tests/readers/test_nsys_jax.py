@@ -79,8 +79,10 @@ def put(column, row, value):
 @pytest.mark.parametrize(
     ("column", "value", "evidence"),
     [
-        ("Name", None, "ranges without a name or an id"),
-        ("RangeId", None, "ranges without a name or an id"),
+        ("Name", None, "ranges without a name or an id, or thunks without an op"),
+        ("Name", "TSL:Thunk:#name=jit(f)/neg,hlo_op=", "ranges without a name or an id, or thunks without an op"),
+        ("Name", "TSL:Thunk:#", "ranges without a name or an id, or thunks without an op"),
+        ("RangeId", None, "ranges without a name or an id, or thunks without an op"),
         ("Projected Start", None, "ranges without a valid time"),
         ("Projected Duration", None, "ranges without a valid time"),
         ("Projected Duration", -1, "ranges without a valid time"),
@@ -96,7 +98,7 @@ def test_a_range_that_cannot_be_told_or_placed_is_a_lost_event(tmp_path, column,
     assert losses(trace) == [["events", 1, 7, evidence]]
 
 
-@pytest.mark.parametrize(("column", "value"), [("Projected Duration", -1), ("Name", None)])
+@pytest.mark.parametrize(("column", "value"), [("Projected Duration", -1), ("Name", None), ("Name", "Thunk:#hlo_op=")])
 def test_a_thunk_around_one_that_was_lost_is_no_row(tmp_path, column, value):
     trace = read(archive(tmp_path / "a.zip", put(column, 4, value)))
     assert trace.events["name"].tolist() == ["fusion.1"]
@@ -235,7 +237,7 @@ def test_thunks_of_a_program_whose_range_is_lost_have_no_kinds_where_programs_te
     ranges = put("Name", 2, None)
     trace = read(archive(tmp_path / "a.zip", ranges, dumps=[(DUMP.replace("0040", "0041"), b"")]))
     assert losses(trace) == [
-        ["events", 1, 7, "ranges without a name or an id"],
+        ["events", 1, 7, "ranges without a name or an id, or thunks without an op"],
         ["kinds", 85_000, 85_000, "thunks whose HLO is lost"],
     ]
 
@@ -358,11 +360,31 @@ def test_other_archives_and_broken_ones_are_one_sentence(tmp_path):
             joined.writestr(f"nvtx_gpu_proj_trace/trace.parquet/{name}", data)
     with pytest.raises(TraceError, match="joins 2 processes"):
         read(tmp_path / "joined.zip")
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(tmp_path / "two.zip", "w") as two:
+        for folder in ("proc0", "proc1"):
+            for name in source.namelist():
+                two.writestr(f"{folder}/{name}", source.read(name))
+    with pytest.raises(TraceError, match=r"holds the archives of 2 processes, in folders.*Unpack it"):
+        read(tmp_path / "two.zip")
     damaged = bytearray(whole.read_bytes())
     damaged[60:200] = bytes(140)
     (tmp_path / "damaged.zip").write_bytes(damaged)
     with pytest.raises(TraceError, match="no whole archive of nsys-jax"):
         read(tmp_path / "damaged.zip")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_member_that_stands_in_an_archive_twice_is_told_where_the_two_differ(tmp_path):
+    whole = archive(tmp_path / "whole.zip", table())
+    shorter = archive(tmp_path / "shorter.zip", table().iloc[:-1])
+    for others, lost in ((whole, []), (shorter, ["nvtx_gpu_proj_trace/trace.parquet stands in it several times"])):
+        path = tmp_path / "twice.zip"
+        path.write_bytes(whole.read_bytes())
+        with zipfile.ZipFile(others) as source, zipfile.ZipFile(path, "a") as twice:
+            twice.writestr("nvtx_gpu_proj_trace/trace.parquet", source.read("nvtx_gpu_proj_trace/trace.parquet"))
+        trace = read(path)
+        assert trace.losses["evidence"].tolist() == lost
+        assert len(trace.events) == len(read(others).events)
 
 
 def test_an_archive_that_was_packed_again_with_its_folder_is_read_and_a_locked_one_is_one_sentence(tmp_path):

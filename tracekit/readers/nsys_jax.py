@@ -12,6 +12,7 @@ import lzma
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ _PS_PER_NS = 1000
 _DEEPEST = 1000  # ranges of NVTX are not nested deeper than the calls of a program
 # From the first place alone, or the time that a name takes grows with the square of its length.
 _THUNK = re.compile(r"\A(?>.*?Thunk:#).*\bhlo_op=([^,#]+)")
+_ANY_THUNK = re.compile("(Thunk:#)")
 _MODULE = re.compile(r"\A(?>.*?XlaModule:#).*\bhlo_module=([^,#]+)(?:,program_id=(\d{1,18})(?!\d))?")
 _PROTO = re.compile(r"(?:^|/)dump/module_(\d{1,19})\.[^/]*after_optimizations\.hlo\.pb(?:\.xz)?$")
 # What the columns are called in versions of Nsight Systems since 2024.5.
@@ -92,12 +94,14 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Files:
-    """The names of an archive's files, what gives the bytes of one, how many bytes all take, packed, and its tables."""
+    """The names of an archive's files, what gives the bytes of one, how many bytes all take, packed, and its tables;
+    `several` are the names that stand for files which differ, of which the last is read."""
 
     names: Sequence[str]
     data: Callable[[str], bytes]
     packed: int
     tables: unpacking.ParquetFiles
+    several: Sequence[str]
 
 
 def is_archive(content: Content, sure: bool) -> bool:
@@ -129,11 +133,14 @@ def _opened(path: Path) -> Iterator[_Files]:
         root = path.absolute().parents[1]
         names = [file.relative_to(root).as_posix() for file in needed(path.absolute())]
         packed = sum((root / name).stat().st_size for name in names)
-        yield _Files(names, lambda name: (root / name).read_bytes(), packed, unpacking.ParquetFiles(packed))
+        yield _Files(names, lambda name: (root / name).read_bytes(), packed, unpacking.ParquetFiles(packed), [])
         return
     with unpacking.opened_zip(path) as archive:
         packed = unpacking.size_of(path)
-        yield _Files(archive.namelist(), archive.read, packed, unpacking.ParquetFiles(packed))
+        contents = {(member.filename, member.CRC, member.file_size) for member in archive.infolist()}
+        counts = Counter(name for name, _, _ in contents)
+        several = sorted(name for name, count in counts.items() if count > 1)
+        yield _Files(archive.namelist(), archive.read, packed, unpacking.ParquetFiles(packed), several)
 
 
 def read(path: Path) -> Trace:
@@ -152,8 +159,13 @@ def read(path: Path) -> Trace:
                     "directory of the archives that it was made of."
                 )
             # Who packed it again put a folder around all.
-            folder = min((place["folder"] or "" for place in places if place["part"] is None), key=len)
-            return _Process(path, files, folder).trace()
+            folders = {place["folder"] or "" for place in places if place["part"] is None}
+            if len(folders) > 1:
+                raise TraceError(
+                    f"{path} holds the archives of {len(folders)} processes, in folders of their own. Unpack it, and "
+                    "give that directory."
+                )
+            return _Process(path, files, *folders).trace()
     except _OF_DAMAGE as error:
         raise TraceError(
             f"{path} is no whole archive of nsys-jax: {_reason(error)}. Copy it again, in binary mode, or give its "
@@ -223,7 +235,8 @@ class _Process:
     def __init__(self, path: Path, files: _Files, folder: str) -> None:
         self.path = path
         self.protos = _Protos(files)
-        self.lost: list[Lost] = []
+        of_several = [f"{name} stands in it several times" for name in files.several]
+        self.lost = [Lost(Loss.TABLES, len(of_several), None, of_several[0])] if of_several else []
         self.ranges = _ranges(_table(files, folder + _TRACE, _READ), self.lost)
         if self.ranges.total > _MANY:
             heap.give_back()
@@ -488,6 +501,8 @@ def _ranges(table: ParquetTable, lost: list[Lost]) -> _Ranges:
     has_name, has_id = (rows[name].notna().to_numpy(bool) for name in ("Name", "RangeId"))
     # What was launched outside of all ranges has a row without name and id.
     names = rows["Name"].array
+    is_thunk = _texts_of(_ANY_THUNK, names).codes >= 0
+    has_name = has_name & (~is_thunk | (_texts_of(_THUNK, names).codes >= 0))
     is_range = has_id | np.append(names.categories.str.len() > 0, False)[names.codes]
     has_both = is_range & has_name & has_id
     is_timed, is_near = _timed(rows, "Projected")
@@ -497,7 +512,7 @@ def _ranges(table: ParquetTable, lost: list[Lost]) -> _Ranges:
     is_again[good] = pd.Index(ids[good]).duplicated()
     total, good = int(is_range.sum()), good & ~is_again
     for is_lost, what, evidence in (
-        (is_range & ~has_both, Loss.EVENTS, "ranges without a name or an id"),
+        (is_range & ~has_both, Loss.EVENTS, "ranges without a name or an id, or thunks without an op"),
         (has_both & ~is_timed, Loss.EVENTS, "ranges without a valid time"),
         (has_both & is_timed & ~is_near, Loss.EVENTS, "ranges more than 26 days from the others"),
         (is_again, Loss.EVENTS, "ranges whose id another has"),
@@ -519,7 +534,7 @@ def _ranges(table: ParquetTable, lost: list[Lost]) -> _Ranges:
         lost.append(Lost(Loss.EVENTS, count, total, "ranges in others that are not there"))
     parent[~has_parent] = -1
     kept = rows.assign(**{"has host": has_host})[good].set_index(ids[good])
-    holds_lost = _around(kept["Name"].array, parent, names, is_range & ~good)
+    holds_lost = _around(kept["Name"].array, parent, is_thunk, names.codes < 0, is_range & ~good)
     return _Ranges(kept, parent[good], holds_lost, total)
 
 
@@ -560,17 +575,21 @@ def _timed(rows: pd.DataFrame, clock: str) -> tuple[NDArray[np.bool_], NDArray[n
 
 
 def _around(
-    kept: pd.Categorical, parent: Integers, names: pd.Categorical, is_lost: NDArray[np.bool_]
+    kept: pd.Categorical,
+    parent: Integers,
+    is_thunk: NDArray[np.bool_],
+    is_nameless: NDArray[np.bool_],
+    is_lost: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Which of the ranges that are `kept`, by their names, hold thunks that were lost: one of all ranges, by their
-    `names`, that `is_lost` is a thunk; or has no name, and what is around it is control flow."""
+    """Which of the ranges that are `kept`, by their names, hold thunks that were lost: one of all ranges that `is_lost`
+    is a thunk; or has no name, and what is around it is control flow."""
     holds = np.zeros(len(kept), bool)
     if not is_lost.any():
         return holds
     is_control = by_label(_texts_of(_THUNK, kept), lambda op: kinds.is_control_flow(None, op))
     inside = parent >= 0
-    holds[parent[is_lost & inside & (_texts_of(_THUNK, names).codes >= 0)]] = True
-    around_nameless = parent[is_lost & inside & (names.codes < 0)]
+    holds[parent[is_lost & inside & is_thunk]] = True
+    around_nameless = parent[is_lost & inside & is_nameless]
     holds[around_nameless] |= is_control[around_nameless]
     return holds
 
