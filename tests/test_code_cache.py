@@ -72,6 +72,15 @@ def test_damaged_code_is_compiled_again_which_is_said_once(place, module, caplog
     assert sentences(caplog) == [f"tracekit: Compiled code in {kept(place).parent} was damaged; it is compiled again."]
 
 
+def test_a_pipe_in_the_place_of_code_is_not_waited_for(place, module, caplog):
+    doubled(module)
+    path = kept(place)
+    path.unlink()
+    os.mkfifo(path)
+    assert [doubled(module), doubled(module)] == [(42, False), (42, True)]
+    assert sentences(caplog) == [f"tracekit: Compiled code in {path.parent} was damaged; it is compiled again."]
+
+
 def test_code_of_another_numba_which_cannot_load_here_is_no_damage(place, module, caplog):
     doubled(module)
     content = pickle.dumps((("0.1", "", "", ""), b"what this numba cannot load"))

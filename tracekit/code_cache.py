@@ -106,6 +106,8 @@ class CodeCache:
     def _loaded(self, sig: Any, target_context: Any) -> Any:
         path, origin = self._place(sig, target_context.codegen())
         try:
+            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+                raise ValueError(path)
             with path.open("rb") as file:
                 if not self._is_trusted(os.fstat(file.fileno())):
                     return None

@@ -177,9 +177,11 @@ class Node(msgspec.Struct):
 
 
 class Metadata(msgspec.Struct):
-    """Which process it was, and on which machine."""
+    """Which process it was, on which machine, and from when to when it was recorded; 0 where that is not told."""
 
     pid: int = 0
+    init_time: Integer = 0
+    fini_time: Integer = 0
     node: Node = msgspec.field(default_factory=Node)
 
 
@@ -231,6 +233,16 @@ class _Document(msgspec.Struct):
     processes: list[Process] | Process = msgspec.field(name="rocprofiler-sdk-tool")
 
 
+# The keys of the lists of records, and of what these need, with how often each stands in one process at most: other
+# lists of strings and of callbacks have some of these names too.
+_KEYS = {name: 2 if name == "marker_api" else 1 for name in BufferRecords.__struct_fields__} | {
+    "rocprofiler-sdk-tool": 1,
+    "buffer_records": 2,
+    "callback_records": 2,
+    "kernel_symbols": 1,
+    "agents": 1,
+}
+_TOKEN = re.compile(rb'[{}]|"((?:[^"\\]|\\.)*)"(\s*:)?')
 # What the summary calls the records of a list (get_domain_column_name in domain_type.cpp).
 UNHELD = "records of {} that the summary counts"
 _DOMAINS = {name: name.upper() for name in BufferRecords.__struct_fields__}
@@ -280,7 +292,8 @@ def _all(path: Path) -> tuple[list[Process], list[Lost]]:
         try:
             document = msgspec.json.decode(attempt, type=_Document).processes
             each = document if isinstance(document, list) else [document]
-            return each, [*_cut(cut), *stretches.lost(_count(each)), *_fewer(each, Counter())]
+            lost = [*_cut(cut), *_several(attempt, len(each)), *stretches.lost(_count(each))]
+            return each, [*lost, *_fewer(each, Counter())]
         except json_repair.BROKEN:
             text = attempt
     repaired, why = json_repair.whole(text)
@@ -313,7 +326,7 @@ def _all(path: Path) -> tuple[list[Process], list[Lost]]:
         )
     records = _count(each)
     is_long = left_out >= max(_LONG_BYTES, _OFTEN * stretches.mean(records))
-    lost += stretches.lost(records, left_out if is_long else 0)
+    lost += [*_several(repaired, len(each)), *stretches.lost(records, left_out if is_long else 0)]
     return each, [*lost, *salvage.lost(), *_fewer(each, salvage.entries)]
 
 
@@ -334,6 +347,24 @@ def _fewer(found: Sequence[Process], told: Counter[str]) -> list[Lost]:
         if (missing := sum(fewer) - told[name]) > 0:
             lost.append(Lost(Loss.EVENTS, missing, sum(counts), UNHELD.format(name)))
     return lost
+
+
+def _several(text: bytes, processes: int) -> list[Lost]:
+    """The lists of records that stand in one object several times under one key, of which the last was read."""
+    if all(text.count(f'"{key}"'.encode()) <= most * max(processes, 1) for key, most in _KEYS.items()):
+        return []
+    several, around = dict[str, int](), list[set[bytes]]()
+    for token in _TOKEN.finditer(text):
+        if token[0] == b"{":
+            around.append(set())
+        elif token[0] == b"}":
+            del around[-1:]
+        elif token[2] and around:
+            key = token[1].decode("utf-8", "replace")
+            if key in _KEYS and token[1] in around[-1]:
+                several[key] = several.get(key, 0) + 1
+            around[-1].add(token[1])
+    return [Lost(Loss.TABLES, count, None, f"{key} stands in it several times") for key, count in several.items()]
 
 
 def _cut(why: str) -> list[Lost]:
@@ -357,6 +388,9 @@ def _text(path: Path) -> tuple[bytes, str]:
 
 
 _NOTHING: Any = object()
+# What a process always has, so that null stands in the place of it; its lists of records are empty where nothing was
+# recorded.
+_NEVER_NULL = (Metadata, Node, Strings, BufferRecords, list[Kernel], list[Copy], list[Record])
 
 
 class _Salvage:
@@ -376,7 +410,7 @@ class _Salvage:
         try:
             return msgspec.json.decode(raw, type=kind, strict=False)
         except json_repair.BROKEN:
-            if bytes(raw).strip() == b"null":
+            if bytes(raw).strip() == b"null" and kind not in _NEVER_NULL:
                 return _NOTHING
         if get_origin(kind) is list:
             return self._list(raw, get_args(kind)[0], where)
@@ -401,7 +435,10 @@ class _Salvage:
         try:
             values = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         except json_repair.BROKEN:
-            self.values[where] += 1
+            if kind is BufferRecords:
+                self.tables.add("buffer_records")
+            else:
+                self.values[where] += 1
             return _NOTHING
         fields = {}
         for field in msgspec.structs.fields(kind):
@@ -417,7 +454,7 @@ class _Salvage:
 
     def lost(self) -> list[Lost]:
         """What was of another type."""
-        lost = [Lost(Loss.TABLES, 1, None, f"{where} is no list") for where in sorted(self.tables)]
+        lost = [Lost(Loss.TABLES, 1, None, f"{where} is none") for where in sorted(self.tables)]
         for where, count in sorted(self.entries.items()):
             if count:
                 what = Loss.EVENTS if where in _OF_EVENTS else Loss.DETAILS

@@ -42,6 +42,8 @@ Integers = NDArray[np.int64]
 _PS_PER_NS = 1000
 # No profile is longer than a day: times further than this from the others are none.
 _FAR_NS = 86_400 * 10**9
+# So long before a process began to be recorded, or after it ended, a record may be: a GPU's times are fitted.
+_SLACK_NS = 10**9
 _CPU, _GPU = 1, 2  # rocprofiler_agent_type_t
 _VIDEO_MEMORY = (1, 2)  # HSA_HEAPTYPE_FRAME_BUFFER_PUBLIC and _PRIVATE
 # How the kinds of the records begin that stand in a list (rocprofiler_buffer_tracing_kind_t).
@@ -101,7 +103,8 @@ class _Times(NamedTuple):
 
 
 def _times(found: Sequence[Process]) -> _Times:
-    """From the first time that is near to the one in the middle to the last."""
+    """From the first time that is near to the one in the middle to the last, and, where that holds the one in the
+    middle, in what the processes say of when they were recorded."""
     lists = [records for process in found for records in process.lists.values()]
     start = np.fromiter((record.start_timestamp for records in lists for record in records), np.int64)
     end = np.fromiter((record.end_timestamp for records in lists for record in records), np.int64)
@@ -111,6 +114,10 @@ def _times(found: Sequence[Process]) -> _Times:
         return _Times(1, 0)
     middle = int(np.sort(start)[len(start) // 2])
     near = (start >= middle - _FAR_NS) & (end - middle <= _FAR_NS)
+    about = [process.metadata for process in found]
+    first, last = min(each.init_time for each in about), max(each.fini_time for each in about)
+    if all(each.init_time > 0 for each in about) and first <= middle <= last:
+        near &= (start >= first - _SLACK_NS) & (end - last <= _SLACK_NS)
     return _Times(int(start[near].min()), int(end[near].max())) if near.any() else _Times(1, 0)
 
 
@@ -207,7 +214,14 @@ class _Part:
         return [record for record, is_again in zip(records, again.tolist(), strict=True) if not is_again]
 
     def _kernels(self) -> list[_Row]:
-        names = {symbol.kernel_id: symbol.name for symbol in self.process.kernel_symbols if symbol.kernel_id >= 0}
+        symbols = [symbol for symbol in self.process.kernel_symbols if symbol.kernel_id >= 0]
+        names = {symbol.kernel_id: symbol.name for symbol in symbols}
+        self._lose(
+            Loss.DETAILS,
+            "names of kernels whose number has another",
+            symbols,
+            lambda symbol: symbol.name != names[symbol.kernel_id],
+        )
         known: dict[int, Classification] = {}
         rows = []
         placed = self._lose(
