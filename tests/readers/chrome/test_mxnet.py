@@ -66,6 +66,21 @@ def table(frame: pd.DataFrame, *columns: str) -> list[list]:
     return cells.where(cells.notna(), None).values.tolist()
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_dump_whose_events_all_stand_in_it_several_times_is_read_once(tmp_path, times):
+    """One tool joined a file with itself. Two operators alike are two, where not all of the file is there twice."""
+    dump = Dump().operator("cpu/0", "dot", 10, 30).operator("cpu/0", "dot", 30, 30).operator("cpu/0", "dot", 30, 30)
+    dump.operator("gpu/0", "CopyCPU2GPU", 20, 50).pair("MXNET_C_API", "MXNDArrayWaitAll", 5, 9, OTHER, "be")
+    once = dump.read(tmp_path)
+    dump.events *= times
+    trace = dump.read(tmp_path)
+    assert figures(trace) == figures(once)
+    pairs = 9 * (times - 1)
+    assert lost(trace) == (
+        {"operators and spans that stand in the file twice, of which one counts": pairs} if pairs else {}
+    )
+
+
 def test_an_operator_counts_once_on_its_context_and_api_calls_are_spans(tmp_path):
     dump = Dump().operator("cpu/0", "dot", 10, 30).operator("gpu/1", "Convolution", 20, 50, OTHER)
     dump.pair("MXNET_C_API", "MXImperativeInvokeEx", 5, 9, OTHER, "be")

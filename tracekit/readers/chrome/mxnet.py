@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.devices import is_known, type_of, unknown
-from tracekit.readers import losses, nested
+from tracekit.readers import losses, nested, repeats
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.losses import Lost
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, SPAN_COLUMNS, Trace
@@ -55,14 +55,14 @@ def read(document: Document, path: Path) -> Trace:
     of_operators = by_label(document.cat[rows], lambda category: category in _OF_OPERATORS).astype(bool)
     # Only on contexts are operators B and E.
     misplaced = of_operators & ~on_context & np.asarray(document.ph[rows] == "B")
-    repeats = (of_operators | np.asarray(process.isin([_OPERATOR, _CUSTOM]))) & ~on_context & ~misplaced
-    repeats &= ~by_label(name, lambda operator: _PYTHON in operator).astype(bool)
-    operators = on_context if on_context.any() else repeats
+    as_tasks = (of_operators | np.asarray(process.isin([_OPERATOR, _CUSTOM]))) & ~on_context & ~misplaced
+    as_tasks &= ~by_label(name, lambda operator: _PYTHON in operator).astype(bool)
+    operators = on_context if on_context.any() else as_tasks
     errands = operators & by_label(name, lambda operator: _bare(operator) in MXNET_ERRANDS).astype(bool)
     work = operators & ~errands
     host = path.name.removesuffix(".gz").removesuffix(".json")
     events = _events(document, host, pairs[work], process[work])
-    spans = _spans(document, host, pairs[errands | ~(on_context | misplaced | repeats)])
+    spans = _spans(document, host, pairs[errands | ~(on_context | misplaced | as_tasks)])
     lost += [
         *_misplaced(document, rows[on_context], rows[misplaced], int(operators.sum())),
         *_details(document, rows, events),
@@ -127,7 +127,26 @@ def _pairs(document: Document) -> tuple[NDArray[np.int64], list[Lost]]:
         "ends before their begins, and these": 2 * int(backwards.sum()),
     }
     total = int(((step != 0) | document.phaseless).sum())
-    return pairs[~backwards], [Lost(Loss.EVENTS, count, total, reason) for reason, count in reasons.items() if count]
+    lost = [Lost(Loss.EVENTS, count, total, reason) for reason, count in reasons.items() if count]
+    pairs = pairs[~backwards]
+    again = _again(document, pairs)
+    return pairs[~again], [*lost, *repeats.lost(again, "operators and spans")]
+
+
+def _again(document: Document, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which `pairs` (n, 2) repeat one before them, where all of the file stands in it so many times over. They have no
+    numbers, so that a few that are alike may be two."""
+    rows = pairs[:, 0]
+    columns = (document.pid.codes[rows], document.tid.codes[rows], document.name.codes[rows])
+    which, _ = distinct(*document.start_ps[pairs].T, *columns)
+    times = np.gcd.reduce(np.bincount(which), initial=0)
+    if times < 2:
+        return np.zeros(len(pairs), bool)
+    order = np.argsort(which, kind="stable")
+    counts = np.bincount(which)
+    place = np.empty(len(pairs), np.int64)
+    place[order] = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return place >= counts[which] // times
 
 
 def _misplaced(document: Document, placed: NDArray[np.int64], misplaced: NDArray[np.int64], read: int) -> list[Lost]:
