@@ -146,7 +146,8 @@ def _again(document: Document, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
     counts = np.bincount(which)
     place = np.empty(len(pairs), np.int64)
     place[order] = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return place >= counts[which] // times
+    found: NDArray[np.bool_] = place >= counts[which] // times
+    return found
 
 
 def _misplaced(document: Document, placed: NDArray[np.int64], misplaced: NDArray[np.int64], read: int) -> list[Lost]:

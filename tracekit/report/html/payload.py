@@ -78,8 +78,25 @@ _BASE64 = 4 / 3
 
 Integers = TypeVar("Integers", bound=np.integer[Any])
 
+
+@dataclass(frozen=True)
+class _Made:
+    """So many integers, of which `piece` makes those from one place to another when they are read, so that of millions
+    no column is held."""
+
+    length: int
+    piece: Callable[[int, int], NDArray[np.int64]]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, places: slice) -> NDArray[np.int64]:
+        low, high, _ = places.indices(self.length)
+        return self.piece(low, high)
+
+
 # What gives the values of each column.
-_Columns = Mapping[str, Callable[[], NDArray[Any]]]
+_Columns = Mapping[str, Callable[[], NDArray[Any] | _Made]]
 # Start and end of phases or steps.
 _Band = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -234,23 +251,22 @@ def _columns(rows: Lanes, unit: int) -> _Columns:
     stand in queues."""
     has_bytes, has_instance = rows.bytes[1], rows.instance >= 0
 
-    def gap() -> NDArray[np.int64]:
-        counts = np.array([count for _, _, count in rows.lanes], np.int64)
-        first = (np.cumsum(counts) - counts)[counts > 0]
-        gaps = rows.start // unit
-        starts = gaps[first]
-        _subtract(gaps[1:], rows.end[:-1], unit)
-        gaps[first] = starts
-        return gaps
+    counts = np.array([count for _, _, count in rows.lanes], np.int64)
+    first = (np.cumsum(counts) - counts)[counts > 0]
 
-    def duration() -> NDArray[np.int64]:
-        durations = rows.end // unit
-        _subtract(durations, rows.start, unit)
-        return durations
+    def gaps(low: int, high: int) -> NDArray[np.int64]:
+        found, after = rows.start[low:high] // unit, max(low, 1)
+        found[after - low :] -= rows.end[after - 1 : high - 1] // unit
+        of_lanes = first[slice(*np.searchsorted(first, (low, high)))]
+        found[of_lanes - low] = rows.start[of_lanes] // unit
+        return found
+
+    def durations(low: int, high: int) -> NDArray[np.int64]:
+        return rows.end[low:high] // unit - rows.start[low:high] // unit
 
     return {
-        "gap": gap,
-        "duration": duration,
+        "gap": lambda: _Made(len(rows.start), gaps),
+        "duration": lambda: _Made(len(rows.start), durations),
         "name": lambda: rows.name,
         "kind": lambda: rows.kind,
         "has_bytes": lambda: has_bytes,
@@ -276,12 +292,6 @@ def _memory_columns(memory: MemoryLanes, changes: list[NDArray[np.int64]], unit:
 def _in_unit(times: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
     """Times in ps in a unit, rounded down; the same where that is 1 ps, as of most traces."""
     return times if unit == 1 else times // unit
-
-
-def _subtract(values: NDArray[np.int64], times: NDArray[np.int64], unit: int) -> None:
-    """Subtract times in a unit from as many values, in place: of millions, no further column is held."""
-    for at in range(0, len(times), _PIECE):
-        values[at : at + _PIECE] -= times[at : at + _PIECE] // unit
 
 
 def _differences(values: NDArray[Integers]) -> NDArray[Integers]:
@@ -350,9 +360,13 @@ class PackedColumn:
         return {"length": self.length, "planes": self.planes, "signed": self.signed}
 
 
-def column(name: str, values: NDArray[np.integer[Any]]) -> PackedColumn:
+def column(name: str, values: NDArray[np.integer[Any]] | _Made) -> PackedColumn:
     """`values` (n,) in as many byte planes as the largest needs; with times of 4.29 ms = 2**32 ps, that is often 5."""
-    least, most = (int(edge) for edge in (values.min(), values.max())) if len(values) else (0, 0)
+    edges = [
+        (int(piece.min()), int(piece.max()))
+        for piece in (values[at : at + _PIECE] for at in range(0, len(values), _PIECE))
+    ]
+    least, most = min((low for low, _ in edges), default=0), max((high for _, high in edges), default=0)
     signed = least < 0
     planes = ((max(2 * most, -2 * least - 1) if signed else most).bit_length() + 7) // 8
     packer = zlib.compressobj(6)
