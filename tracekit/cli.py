@@ -465,11 +465,10 @@ def _missing(timeline: Any, source: Any) -> str:
     """What is missing from a trace, as its launches and collectives may tell too, or from a saved report where no
     `timeline` is given; "" where nothing is."""
     from tracekit.analysis.completeness import completeness
-    from tracekit.comparison.sides import missing
 
     if timeline:
         return completeness(timeline).not_whole(len(timeline.recorded.trace.hosts))
-    return missing(tracekit.load(source))
+    return str(tracekit.load(source).not_whole)
 
 
 class _CompareCommand(TyperCommand):

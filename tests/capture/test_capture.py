@@ -269,6 +269,34 @@ def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, 
     assert any(name.startswith("dot") for name in event_names(tmp_path / "t"))
 
 
+def test_what_a_script_forks_ends_by_a_signal_as_it_does_without_a_capture(tmp_path):
+    """The child has no trace to write: it neither runs the rest of the script nor ends with another status."""
+    script = write(
+        tmp_path,
+        "s.py",
+        """
+        import jax, os, signal, time
+        (jax.numpy.ones((9, 9)) @ jax.numpy.ones((9, 9))).block_until_ready()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writing, b"ready")
+                time.sleep(30)
+            finally:
+                os.write(writing, b"unwound")
+            os._exit(0)
+        os.close(writing)
+        os.read(reading, 5)
+        os.kill(child, signal.SIGTERM)
+        print(os.waitpid(child, 0)[1], os.read(reading, 9))
+        """,
+    )
+    code, out, _ = capture(tmp_path, "--out", "t", script)
+    assert (code, out) == (0, "15 b''\n")
+    assert facts(tmp_path / "t")["exit_code"] == 0
+
+
 def test_a_limit_of_recursion_that_a_script_leaves_behind_costs_no_trace(tmp_path):
     work = "(jax.numpy.ones((9, 9)) @ jax.numpy.ones((9, 9))).sum()"
     write(tmp_path, "s.py", f"import sys, jax\n{work}\nsys.setrecursionlimit(60)\n")

@@ -9,6 +9,8 @@ from tests import traces
 from tests.frames import events, spans
 from tests.frames import trace as make_trace
 from tracekit import NotMeasurable, TracekitError, Unit
+from tracekit.analysis.completeness import LOSS_COLUMNS
+from tracekit.columns import frame
 from tracekit.report.build import analyse
 from tracekit.report.measures import MEASURES, OVERLAPS
 
@@ -156,6 +158,19 @@ def test_of_an_incomplete_trace_no_measure_is_known(report):
     ]:
         with pytest.raises(NotMeasurable, match="dropped 3 %"):
             lossy.measure(name, **scope)
+
+
+def test_a_measure_of_all_devices_says_which_ranks_are_missing_and_one_of_a_device_need_not(report):
+    losses = frame(LOSS_COLUMNS, [("", "ranks", 1, 3, "rank 2")])
+    known = replace(report.explanation.completeness, losses=losses)
+    lacking = replace(report, explanation=replace(report.explanation, completeness=known))
+    told = "the trace is not whole: 1 of 3 ranks or hosts have no file: rank 2"
+    for name, scope in (("wall", {}), ("idle", {}), ("overlap", {"of": "devices"}), ("busy", {"phase": "whole"})):
+        assert lacking.measure(name, **scope).caveat.endswith(told)
+        assert lacking.measure(name, **scope).value == report.measure(name, **scope).value
+    pair = tuple(report.devices)[:2]
+    for name, scope in (("idle", {"device": pair[0]}), ("overlap", {"of": pair})):
+        assert lacking.measure(name, **scope) == report.measure(name, **scope)
 
 
 def test_devices_that_share_cores_overlap_by_time_sharing(stepped):

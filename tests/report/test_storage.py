@@ -452,6 +452,12 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
     assert tracekit.load(loaded.save(tmp_path)) == loaded
 
 
+def test_of_a_report_of_schema_1_nobody_knows_what_is_missing():
+    known = tracekit.load(DATA / "report-schema-1" / "concurrent").explanation.completeness
+    assert not known.is_complete
+    assert known.not_whole(1).startswith("does not tell what is missing: ")
+
+
 def test_a_report_of_schema_1_says_what_is_absent_and_why():
     loaded = tracekit.load(DATA / "report-schema-1" / "concurrent")
     saved = json.loads((DATA / "report-schema-1" / "concurrent" / "summary.json").read_text("utf-8"))

@@ -13,6 +13,7 @@ from tests.frames import events, spans
 from tests.frames import trace as make_trace
 from tests.stepped import annotations
 from tracekit import TracekitError
+from tracekit.analysis.completeness import LOSS_COLUMNS
 from tracekit.columns import frame, records
 from tracekit.report.build import analyse
 from tracekit.report.load import load
@@ -92,6 +93,30 @@ def test_a_change_is_told_with_its_run_and_how_sure_it_is(saved):
     )
     assert result.sentences[0].endswith(", 6 runs before and 6 after).")
     assert lines(result)[:2] == ["run       wall", "run-0   110 ps"]
+
+
+def test_runs_that_are_not_whole_among_others_are_left_out_and_told(tmp_path):
+    """That ranks are missing from the last six is no change of the program; where all lack some, all are followed."""
+    for number in range(12):
+        rows = events(("gpu:0", "compute", 0, 100 if number < 6 else 140))
+        report = analyse(make_trace(rows))
+        losses = frame(LOSS_COLUMNS, [("", "ranks", 1, 2, "rank 1")])
+        known = replace(report.explanation.completeness, losses=losses)
+        lacking = replace(report, explanation=replace(report.explanation, completeness=known))
+        (lacking if number >= 6 else report).save(tmp_path / "some" / f"run-{number:02}")
+        lacking.save(tmp_path / "all" / f"run-{number:02}")
+    why = "is not whole: 1 of 2 ranks or hosts have no file: rank 1."
+    some = history(tmp_path / "some", ["wall"])
+    assert list(some.table["value"].dropna()) == [100] * 6
+    assert {*some.table["reason"].dropna()} == {f"The trace {why}"}
+    assert not len(some.changes)
+    note = f"6 runs, such as run-06, have no value here, as their trace {why}"
+    assert note in some.notes
+    assert note in " ".join(" ".join(lines(some)).split())
+    assert why in page(some, "some")
+    every = history(tmp_path / "all", ["wall"])
+    assert [(row["run"], row["before"], row["after"]) for row in records(every.changes)] == [("run-06", 100, 140)]
+    assert every.notes == ()
 
 
 def test_a_phase_is_followed_where_it_is_asked_for_or_where_every_report_has_it(saved):

@@ -412,8 +412,11 @@ def _exposed_of_copies(timeline: Timeline) -> NDArray[np.int64]:
     def exposed() -> NDArray[np.int64]:
         rows = timeline.rows
         copies, exposed_ps = rows.kind == CODE[Kind.MEMCPY], np.zeros(len(rows), np.int64)
-        for name, device in timeline.unions.devices.items():
-            its = rows.of(rows.number(name))
+        for number, name in enumerate(rows.devices):  # of a part of a trace, a device may have none
+            device = timeline.unions.devices.get(name)
+            if device is None:
+                continue
+            its = rows.of(number)
             at = np.flatnonzero(copies[its]) + its.start
             times = iv.intervals(rows.start[at], rows.end[at])
             exposed_ps[at] = times[:, 1] - times[:, 0] - iv.within(device.union_of(COMPUTE | COLLECTIVE), times)

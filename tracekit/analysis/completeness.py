@@ -79,14 +79,17 @@ class Completeness(notebook.Result, groups="", losses="what lost total evidence"
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is known to be missing."""
-        return not len(self.groups) and not len(self.losses)
+        """Whether nothing is known to be missing, where that was looked at."""
+        return not (len(self.groups) or len(self.losses) or self.lacking)
 
     def not_whole(self, hosts: int) -> str:
         """What `--strict` refuses of a trace of so many `hosts` or ranks, a sentence without its subject ("is not
         whole: …"): what is damaged, so much missing work that nothing rests on all of it, or ranks that are not there;
-        "" where nothing is. A trace of one host is not asked for the others of its job.
+        or that nobody looked, as for a report of an earlier version; "" where nothing is. A trace of one host is not
+        asked for the others of its job.
         """
+        if self.lacking:
+            return f"does not tell what is missing: {self.lacking}"
         if found := not_whole(records(self.losses)):
             return found
         if self.rows:

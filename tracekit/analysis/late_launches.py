@@ -59,9 +59,10 @@ class LateLaunches:
 
 
 def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
-    """What the launching threads did in the host-bound time of `idle`, which is of the timeline."""
+    """What the launching threads did in the host-bound time of `idle`, which is of the timeline; not in that before work
+    which begins behind the part that the timeline is of."""
     gaps = idle.gaps
-    pieces = np.flatnonzero((gaps["cause"] == str(Cause.HOST)).to_numpy(bool))
+    pieces = np.flatnonzero((gaps["cause"] == str(Cause.HOST)).to_numpy(bool) & gaps["next"].notna().to_numpy(bool))
     if len(pieces) == 0:
         return LateLaunches()
     late = iv.intervals(gaps["start_ps"].to_numpy()[pieces], gaps["end_ps"].to_numpy()[pieces])

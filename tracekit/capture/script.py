@@ -180,14 +180,19 @@ def ending_raises() -> Iterator[None]:
         signal.signal(signum, signal.SIG_DFL)  # a second one ends the process at once
         raise _Terminated(128 + signum)
 
-    for number in unhandled:
-        signal.signal(number, terminate)
-    try:
-        yield
-    finally:
+    def leave() -> None:
         for number in unhandled:
             if signal.getsignal(number) is terminate:
                 signal.signal(number, signal.SIG_DFL)
+
+    for number in unhandled:
+        signal.signal(number, terminate)
+    if unhandled:  # what the script forks has no trace to write, and ends as it does without a capture
+        os.register_at_fork(after_in_child=leave)
+    try:
+        yield
+    finally:
+        leave()
 
 
 class _Terminated(SystemExit):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tracekit.comparison.scopes import Figures, incomplete
-from tracekit.comparison.sides import Capture, missing, started_ns
+from tracekit.comparison.sides import Capture, started_ns
 from tracekit.devices import type_of
 from tracekit.report.model import Report
 from tracekit.units import change, count, quantity
@@ -87,7 +87,7 @@ def _same_trace(a: Sequence[Capture], b: Sequence[Capture]) -> list[Caution]:
 def _completeness(side: str, captures: Sequence[Capture]) -> list[Caution]:
     """What is missing from the captures of a side, of the one first that lacks most."""
     reasons = [reason for capture in captures if (reason := incomplete(capture.report))]
-    found = [known for capture in captures if (known := missing(capture.report))]
+    found = [known for capture in captures if (known := capture.report.not_whole)]
     if reasons:
         return [Caution("completeness", side, "", f"The trace of {side} is not complete: {reasons[0]}")]
     return [Caution("completeness", side, "", f"The trace of {side} {found[0]}")] if found else []

@@ -98,14 +98,9 @@ def _captured(trace: Trace, label: str, how: Reading) -> Capture:
     return Capture(label, report, timeline)
 
 
-def missing(report: Report) -> str:
-    """What is missing from the trace of a report (Completeness.not_whole)."""
-    return report.explanation.completeness.not_whole(len(report.trace.hosts))
-
-
 def _heed_missing(report: Report, label: str) -> None:
     """Tell what a report knows to be missing, as readers tell it of a damaged trace."""
-    if found := missing(report):
+    if found := report.not_whole:
         on_damage.get()(f"{label} {found}", "Record it again, or go on without strict with what there is.")
 
 

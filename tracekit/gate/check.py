@@ -11,7 +11,7 @@ from typing import Any
 from tracekit import remote
 from tracekit.comparison.comparability import is_same
 from tracekit.comparison.comparison import compare
-from tracekit.comparison.sides import Capture, Compared, Reading, captures, missing
+from tracekit.comparison.sides import Capture, Compared, Reading, captures
 from tracekit.comparison.verdict import Change
 from tracekit.comparison.words import mean_words, sources
 from tracekit.errors import NotMeasurable, TracekitError
@@ -170,7 +170,7 @@ def _missing(its: Sequence[Capture]) -> list[str]:
     return [
         f"{capture.report.trace.source or capture.label} {sentence}"
         for capture in its
-        if (sentence := missing(capture.report))
+        if (sentence := capture.report.not_whole)
     ]
 
 

@@ -5,7 +5,7 @@ What a rule, a test or a history asks of a report is asked here, so that a name 
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -88,7 +88,8 @@ class _Value:
 @dataclass(frozen=True)
 class Measures:
     """What the measures of a report are taken from: the Breakdowns of the `whole` trace, of the `steady` steps and of
-    the phases (`inside`), the `phases` and `steps`; `incomplete` says why so much is missing that no measure is known.
+    the phases (`inside`), the `phases` and `steps`; `incomplete` says why so much is missing that no measure is known,
+    `not_whole` what else is, which no measure of all devices knows.
 
     `cores` are the usable ones, where more CPU devices share them.
     """
@@ -99,6 +100,7 @@ class Measures:
     phases: Phases
     steps: Steps
     incomplete: str
+    not_whole: str
     cores: float | None
 
     def measure(
@@ -115,6 +117,21 @@ class Measures:
         unit = check(name, of, phase, step, device, unit)
         if self.incomplete:  # what is missing may have been the first or the last of its phase or step
             raise NotMeasurable(self.incomplete)
+        found = self._measure(name, of, phase, step, device, unit)
+        if self.not_whole and device is None and (of is None or isinstance(of, str)):
+            caveats = [found.caveat] if found.caveat else []
+            return replace(found, caveat="; ".join([*caveats, f"the trace {self.not_whole.removesuffix('.')}"]))
+        return found
+
+    def _measure(
+        self,
+        name: str,
+        of: str | tuple[str, str] | None,
+        phase: str | None,
+        step: int | str | None,
+        device: str | None,
+        unit: Unit,
+    ) -> Measure:
         if name in ("wall", "step-time", "speedup"):
             return self._of_all_devices(name, phase, step)
         if self.whole.lacking:

@@ -290,9 +290,15 @@ class Report:
             phases=self.phases,
             steps=self.explanation.steps,
             incomplete=self.explanation.completeness.rows,
+            not_whole=self.not_whole,
             cores=self.cores,
         )
         return measures.measure(name, of=of, phase=phase, step=step, device=device, unit=unit)
+
+    @property
+    def not_whole(self) -> str:
+        """What is missing from the trace (Completeness.not_whole), "" where nothing is known to be."""
+        return self.explanation.completeness.not_whole(len(self.trace.hosts))
 
     def overlap(
         self, a: str, b: str, *, phase: str | None = None, step: int | str | None = None, device: str | None = None

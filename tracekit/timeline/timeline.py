@@ -539,8 +539,7 @@ def begins_inside(start: Column, clock: NDArray[np.object_], windows: Mapping[st
     """Which of n starts in ps, each on a `clock`, lie in `windows`; all (n,)."""
     inside = np.zeros(len(start), bool)
     for name, window_set in windows.items():
-        if len(window_set):
-            inside |= (clock == name) & _lies_in(start, window_set)
+        inside |= (clock == name) & _lies_in(start, window_set)
     return inside
 
 
@@ -549,14 +548,15 @@ def rows_begin_inside(rows: Rows, places: Column, windows: Mapping[str, Interval
     inside = np.zeros(len(places), bool)
     edges = np.searchsorted(places, rows.first).tolist()
     for clock, low, high in zip(rows.clocks, edges[:-1], edges[1:], strict=True):
-        if len(window_set := windows.get(clock, iv.EMPTY)):
-            inside[low:high] = _lies_in(rows.start[places[low:high]], window_set)
+        inside[low:high] = _lies_in(rows.start[places[low:high]], windows.get(clock, iv.EMPTY))
     return inside
 
 
 def _lies_in(moments: Column, window_set: Intervals) -> NDArray[np.bool_]:
-    """Which of the moments lie in a set of windows that is not empty."""
+    """Which of the moments lie in a set of windows; in one of no length none does."""
     window = iv.union(window_set)
+    if not len(window):
+        return np.zeros(len(moments), bool)
     window_before = np.searchsorted(window[:, 0], moments, side="right") - 1
     inside: NDArray[np.bool_] = (window_before >= 0) & (moments < window[window_before, 1])
     return inside

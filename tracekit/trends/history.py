@@ -239,6 +239,7 @@ def history(
         runs.sort(key=lambda run: run[2] or 0)
     reports = [report for _, report, _ in runs]
     scopes = _scopes(asked, _phases(reports, phases))
+    apart = _not_whole([(run, report) for run, report, _ in runs])
     rows = [
         {
             "place": place,
@@ -247,13 +248,14 @@ def history(
             "started_ns": started,
             "measure": name,
             "phase": phase,
-            **_measured(report, measure, of, phase),
+            **_measured(report, measure, of, phase, apart.get(run, "")),
         }
         for place, (run, report, started) in enumerate(runs)
         for phase, name, measure, of in scopes
     ]
     table = frame(HISTORY_COLUMNS, {column: [row[column] for row in rows] for column in HISTORY_COLUMNS})
-    return History(table, _changes(table), tuple(_mixed([(run, report) for run, report, _ in runs])))
+    notes = [*_mixed([(run, report) for run, report, _ in runs]), *_of_apart(apart)]
+    return History(table, _changes(table), tuple(notes))
 
 
 def _runs(root: Path) -> list[tuple[str, Report, int | None]]:
@@ -306,7 +308,26 @@ def _started_ns(report: Report) -> int | None:
     return int(known.min()) if len(known) and known.min() > 10**18 else None
 
 
-def _measured(report: Report, name: str, of: str | None, phase: str | None) -> dict[str, object]:
+def _not_whole(runs: Sequence[tuple[str, Report]]) -> dict[str, str]:
+    """What is missing from the trace of each run from which something is, where others are whole: none of its measures
+    is one of the same devices. Where all lack something, as by design, they are followed."""
+    found = {run: report.not_whole for run, report in runs if report.not_whole}
+    return found if len(found) < len(runs) else {}
+
+
+def _of_apart(apart: Mapping[str, str]) -> list[str]:
+    """The note on runs that are left out."""
+    if not apart:
+        return []
+    run, why = next(iter(apart.items()))
+    such = run if len(apart) == 1 else f"{quantity(len(apart), 'run')}, such as {run},"
+    verb, its = ("has", "its") if len(apart) == 1 else ("have", "their")
+    return [f"{such} {verb} no value here, as {its} trace {why}"]
+
+
+def _measured(report: Report, name: str, of: str | None, phase: str | None, apart: str) -> dict[str, object]:
+    if apart:
+        return {"value": None, "unit": str(MEASURES[name][0]), "where": None, "reason": f"The trace {apart}"}
     try:
         measure = report.measure(name, of=of, phase=phase)
     except NotMeasurable as reason:

@@ -68,7 +68,7 @@ def table(frame: pd.DataFrame, *columns: str) -> list[list]:
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_dump_whose_events_all_stand_in_it_several_times_is_read_once(tmp_path, times):
-    """One tool joined a file with itself. Two operators alike are two, where not all of the file is there twice."""
+    """One tool joined a file with itself. Two operators alike are two, where the file does not stand there again."""
     dump = Dump().operator("cpu/0", "dot", 10, 30).operator("cpu/0", "dot", 30, 30).operator("cpu/0", "dot", 30, 30)
     dump.operator("gpu/0", "CopyCPU2GPU", 20, 50).pair("MXNET_C_API", "MXNDArrayWaitAll", 5, 9, OTHER, "be")
     once = dump.read(tmp_path)
@@ -79,6 +79,21 @@ def test_a_dump_whose_events_all_stand_in_it_several_times_is_read_once(tmp_path
     assert lost(trace) == (
         {"operators and spans that stand in the file twice, of which one counts": pairs} if pairs else {}
     )
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.3])
+def test_what_is_left_of_a_second_copy_of_a_dump_counts_once(tmp_path, share):
+    """Where the copy is cut, as a file on a full disk is; and it costs its one open pair."""
+    dump = Dump()
+    for at in range(40):
+        dump.operator(f"cpu/{at % 2}", "dot", 10 * at, 10 * at + 9).operator("gpu/0", "sum", 10 * at, 10 * at)
+    once = dump.read(tmp_path)
+    dump.events += dump.events[: int(share * len(dump.events))]
+    trace = dump.read(tmp_path)
+    assert figures(trace) == figures(once)
+    told = lost(trace)
+    assert told.pop("operators and spans that stand in the file twice, of which one counts") > share * 140
+    assert all("counterpart" in what for what in told)
 
 
 def test_an_operator_counts_once_on_its_context_and_api_calls_are_spans(tmp_path):

@@ -29,6 +29,8 @@ from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.phase_names import span_columns
 
+# Where such a part of all pairs that take time are alike, they stand in the file again.
+_SHARE_REPEATED = 0.05
 _YEAR_2000_PS = 946_684_800 * 10**12
 _CONTEXT = re.compile(r"(?P<type>cpu|gpu)/(?P<number>\d+)|cpu (pinned|shared)/\d*")
 # What tells that MXNet wrote a document.
@@ -134,19 +136,21 @@ def _pairs(document: Document) -> tuple[NDArray[np.int64], list[Lost]]:
 
 
 def _again(document: Document, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which `pairs` (n, 2) repeat one before them, where all of the file stands in it so many times over. They have no
+    """Which `pairs` (n, 2) repeat one before them, where a large part of the file stands in it again. They have no
     numbers, so that a few that are alike may be two."""
     rows = pairs[:, 0]
+    start, end = document.start_ps[pairs].T
     columns = (document.pid.codes[rows], document.tid.codes[rows], document.name.codes[rows])
-    which, _ = distinct(*document.start_ps[pairs].T, *columns)
-    times = np.gcd.reduce(np.bincount(which), initial=0)
-    if times < 2:
+    which, first = distinct(start, end, *columns)
+    again = np.ones(len(pairs), bool)
+    again[first] = False
+    repeated = again & (end > start)
+    if np.count_nonzero(repeated) < max(_SHARE_REPEATED * np.count_nonzero(end > start), 1):
         return np.zeros(len(pairs), bool)
-    order = np.argsort(which, kind="stable")
-    counts = np.bincount(which)
-    place = np.empty(len(pairs), np.int64)
-    place[order] = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
-    found: NDArray[np.bool_] = place >= counts[which] // times
+    # Of no length many may be alike: those count that stand where the file does again, and no more than stood before.
+    behind = rows >= rows[repeated].min()
+    before = np.bincount(which[~behind], minlength=len(first))
+    found: NDArray[np.bool_] = again & (repeated | (behind & (before[which] > 0)))
     return found
 
 
