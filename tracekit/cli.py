@@ -192,6 +192,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
+    on_damage.set(lambda sentence, remedy: None)  # not that of who runs the command in a process of theirs
     if ctx.invoked_subcommand not in _OF_OTHERS:
         from tracekit import heap
 
