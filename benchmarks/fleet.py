@@ -40,17 +40,19 @@ def measure(directory: Path, out: Path, is_reduced: bool) -> tuple[float, float,
 def found(fleet: make_fleet.Fleet, out: Path) -> dict[str, bool]:
     """Which of the faults the report names, and whether it names a device that has none."""
     report = tracekit.load(out)
-    assert report.fleet is not None
+    if report.fleet is None:
+        sys.exit("The run holds no more than 16 devices that can be read, which are no fleet: take more --hosts.")
     ranks = report.fleet.ranks
     blamed = {*ranks.loc[ranks["straggler"] | ranks["differs_in"].notna(), "device"]}
     slow = {f"{name_of(host)}/gpu:{gpu}" for host, gpu, _ in fleet.slow_gpus}
     late = {f"{name_of(host)}/gpu:{gpu}" for host, _ in fleet.late_hosts for gpu in range(GPUS)}
-    notes = " ".join(report.notes)
+    # What the first line of the text says: the notes are behind it.
+    missing = report.missing.in_one_line if report.missing else ""
     return {
         "slow GPUs": slow <= blamed,
         "late host": late <= blamed,
-        "broken files": all(name_of(host) in notes for host in fleet.broken),
-        "missing host": all(name_of(host) in notes for host in fleet.missing),
+        "broken files": all(name_of(host) in missing for host in fleet.broken),
+        "missing host": all(name_of(host) in missing for host in fleet.missing),
         "no other": blamed <= slow | late,
     }
 

@@ -59,8 +59,8 @@ class LateLaunches:
 
 
 def late_launches(timeline: Timeline, idle: Idle) -> LateLaunches:
-    """What the launching threads did in the host-bound time of `idle`, which is of the timeline; not in that before work
-    which begins behind the part that the timeline is of."""
+    """What the launching threads did in the host-bound time of `idle`, which is of the timeline; not in that before
+    work which begins behind the part that the timeline is of."""
     gaps = idle.gaps
     pieces = np.flatnonzero((gaps["cause"] == str(Cause.HOST)).to_numpy(bool) & gaps["next"].notna().to_numpy(bool))
     if len(pieces) == 0:

@@ -273,7 +273,11 @@ def _missing_machines(trace: Trace, files: Collection[str]) -> tuple[list[str], 
     host, device = (trace.events[column].cat for column in ("host", "device"))
     several = max(len(device.categories), 1)
     pairs = rising(host.codes.to_numpy().astype(np.int64) * several + device.codes.to_numpy())
-    devices = set(np.bincount(pairs // several, minlength=len(hosts)).tolist())
+    counts = np.bincount(pairs // several, minlength=len(host.categories)).tolist()
+    # A file of which a part could not be read may lack devices.
+    damaged = {str(row["host"]) for row in records(trace.losses) if row["what"] in DAMAGE}
+    whole = [name not in damaged for name in map(str, host.categories)]
+    devices = {count for count, is_whole in zip(counts, whole, strict=True) if is_whole} or {*counts}
     if len(sizes) != 1 or len(devices) != 1 or not (of_each := devices.pop()) or sizes[0] % of_each:
         return [], []
     machines = int(sizes[0]) // of_each

@@ -9,12 +9,14 @@ from rich.console import Console
 import tracekit
 from tests.fleet_reports import multiplied, with_noise
 from tests.fleet_traces import with_stragglers
+from tracekit.analysis.completeness import LOSS_COLUMNS
 from tracekit.analysis.fleet import IDLE_COLUMNS, longer_on_drawn
 from tracekit.columns import frame, records
 from tracekit.report.build import analyse
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
 from tracekit.report.section import MOST_DATA, Column, Instant, Missing, Table, Unit, table
+from tracekit.report.sections import completeness
 from tracekit.report.sections.fleet import distribution, finding, levels, section
 from tracekit.report.terminal.printout import show
 from tracekit.timeline.timeline import timeline_of
@@ -100,6 +102,36 @@ def test_the_text_of_64_devices_names_the_straggler_and_its_host_on_two_screens(
     assert row[2] == f"{cost / 1e9:.1f}"
     drawn = [line.split()[0] for line in text.splitlines() if line.startswith("host") and line.endswith("%")]
     assert drawn == list(report.fleet.drawn)
+
+
+def test_outliers_on_hosts_of_stragglers_and_seconds_of_a_host_come_last(report):
+    """A late host that all eight devices of are outliers hid the slow ones of others, which only the list names."""
+    ranks, hosts = report.fleet.ranks.copy(), report.fleet.hosts.copy()
+    named = {"host0003": 4, "host0005": 2, "host0007": 1}
+    for host, many in named.items():
+        its = np.flatnonzero((ranks["host"] == host).to_numpy())[:many]
+        ranks.loc[its, "differs_in"], ranks.loc[its, "differs_by"] = "compute_ps", 0.5 / int(host[-1])
+    hosts["straggler"] = hosts["host"] == "host0003"
+    its = section(replace(report.fleet, ranks=ranks.assign(straggler=False), hosts=hosts))
+    (sentence,) = [each for each in its.sentences if "outlier" in each]
+    of_hosts = [ranks.loc[ranks["host"] == host, "device"].iloc[0] for host in ("host0005", "host0007")]
+    devices = ["host0002/gpu:5", *of_hosts]
+    assert sentence.startswith("8 outliers, 4 of them on hosts of stragglers: ")
+    places = [sentence.find(f"{device} (compute") for device in devices]
+    assert -1 not in places
+    assert " and 5 more" in sentence
+
+
+def test_files_that_cannot_be_read_and_ranks_without_one_are_named_in_the_first_line(report):
+    losses = [
+        ("", "files", 2, 7, "host0001.xplane.pb is cut short: it ends; host0004.json is an HTML page"),
+        ("", "ranks", 1, 8, "host0006"),
+    ]
+    known = replace(report.explanation.completeness, losses=frame(LOSS_COLUMNS, losses), bounds="A few.")
+    assert completeness.section(known).in_one_line == (
+        "A few ranks are missing (2 of 7 files could not be read: host0001.xplane.pb, host0004.json; no file of "
+        "host0006): the waiting of collectives is a lower bound."
+    )
 
 
 def test_the_report_says_what_took_longer_on_a_device_that_stands_for_all(report):

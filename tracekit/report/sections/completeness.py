@@ -60,11 +60,27 @@ def _result(result: Completeness) -> str:
         return "Only a part of what ran is known, and no shares of time."
     if result.rows:
         return "Some of the work is missing: busy times are lower bounds, and causes are not known."
+    which = _which(result.losses)
     if result.waiting:
-        return "Ranks are missing: how long collectives waited, and for which rank, is not known."
+        return f"Ranks are missing{which}: how long collectives waited, and for which rank, is not known."
     if result.bounds:
-        return "A few ranks are missing: the waiting of collectives is a lower bound."
+        return f"A few ranks are missing{which}: the waiting of collectives is a lower bound."
     return ""
+
+
+def _which(losses: pd.DataFrame) -> str:
+    """How many files could not be read, and which ranks have none, in brackets; "" where neither is known."""
+    said = []
+    for row in records(losses):
+        if row["lost"] is None or row["what"] not in (Loss.FILES, Loss.RANKS):
+            continue
+        total = "" if row["total"] is None else f" of {row['total']:,}"
+        if row["what"] == Loss.FILES:  # each is told by a sentence that begins with its name
+            names = ", ".join(part.split(" ")[0] for part in (row["evidence"] or "").split("; ") if part[:4] != "and ")
+            said.append(f"{row['lost']:,}{total} files could not be read: {names}")
+        else:
+            said.append(f"no file of {row['evidence']}")
+    return f" ({'; '.join(said)})" if said else ""
 
 
 def data(result: Completeness) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def section(
     steps = f"no steps: {fleet.lacking}"
     if len(lengths):
         steps = f"median step {time(int(lengths.median()))} ({time(int(lengths.min()))} to {time(int(lengths.max()))})"
-    sentences = [f"{size}; {steps.rstrip('.')}.", *_stragglers(fleet, why_unknown), *_unlike(ranks)]
+    sentences = [f"{size}; {steps.rstrip('.')}.", *_stragglers(fleet, why_unknown), *_unlike(ranks, hosts)]
     sentences += [*_why_idle(idle), *_why_longer(fleet, longer), *_drawn(fleet)]
     tables = [_costs(fleet.stragglers)] if len(fleet.stragglers) else []
     tables += [_hosts(hosts)] if len(hosts) > 1 else []
@@ -77,7 +77,7 @@ def finding(fleet: Fleet) -> str:
     if fleet.ranks["straggler"].any() or fleet.hosts["straggler"].any():
         return _stragglers(fleet, "")[0]
     if fleet.ranks["differs_in"].notna().any():
-        return _unlike(fleet.ranks)[0]
+        return _unlike(fleet.ranks, fleet.hosts)[0]
     return f"No straggler and no outlier among {quantity(len(fleet.ranks), 'device')}."
 
 
@@ -111,18 +111,24 @@ def _late_device(row: dict[str, Any]) -> tuple[int, str, str]:
     return row["cost_ps"], row["device"], f"{words}; together, the others waited {time(row['cost_ps'])} for it"
 
 
-def _unlike(ranks: pd.DataFrame) -> list[str]:
+def _unlike(ranks: pd.DataFrame, hosts: pd.DataFrame) -> list[str]:
     unlike = ranks[ranks["differs_in"].notna()]
     if not len(unlike):
         return ["No outlier: the devices' shares of compute, exposed communication and idle time are alike."]
     far = unlike.loc[unlike["differs_by"].abs().sort_values(ascending=False, kind="stable").index]
+    # Stragglers, and what shares a host with them, are told above; of each other host one comes before a second of any.
+    late = {*hosts.loc[hosts["straggler"], "host"], *far.loc[far["straggler"], "host"]}
+    told = int(far["host"].isin(late).sum())
+    far = far.assign(again=far.groupby("host").cumcount(), told=far["host"].isin(late))
+    far = far.sort_values(["told", "again"], kind="stable")
     named = [
         f"{row['device']} ({MEASURE_WORDS[row['differs_in']]} {percent(abs(row['differs_by']))} of its window "
         f"{'above' if row['differs_by'] > 0 else 'below'} the median)"
         for row in records(far.head(_NAMED))
     ]
     rest = f" and {len(far) - _NAMED} more" if len(far) > _NAMED else ""
-    return [f"{quantity(len(far), 'outlier')}: {', '.join(named)}{rest}."]
+    of_late = f", {told} of them on hosts of stragglers" if 0 < told < len(far) else ""
+    return [f"{quantity(len(far), 'outlier')}{of_late}: {', '.join(named)}{rest}."]
 
 
 def _drawn(fleet: Fleet) -> list[str]:
