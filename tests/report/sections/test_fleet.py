@@ -124,12 +124,12 @@ def test_outliers_on_hosts_of_stragglers_and_seconds_of_a_host_come_last(report)
 
 def test_files_that_cannot_be_read_and_ranks_without_one_are_named_in_the_first_line(report):
     losses = [
-        ("", "files", 2, 7, "host0001.xplane.pb is cut short: it ends; host0004.json is an HTML page"),
+        ("", "files", 2, 7, "host0001.xplane.pb is cut short; copy it; host4, left out; and 3 more"),
         ("", "ranks", 1, 8, "host0006"),
     ]
     known = replace(report.explanation.completeness, losses=frame(LOSS_COLUMNS, losses), bounds="A few.")
     assert completeness.section(known).in_one_line == (
-        "A few ranks are missing (2 of 7 files could not be read: host0001.xplane.pb, host0004.json; no file of "
+        "A few ranks are missing (2 of 7 files could not be read: host0001.xplane.pb, host4; no file of "
         "host0006): the waiting of collectives is a lower bound."
     )
 

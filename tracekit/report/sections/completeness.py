@@ -20,6 +20,8 @@ _SHARES = (
     "So the report has no shares of time, no overlap, no speedup and no steps, nothing that rests on all of the work: "
     "only what was recorded, as the timeline shows it."
 )
+# What the names of files and hosts hold, and hardly a word that begins a sentence.
+_IN_NAMES = frozenset("0123456789._-/")
 _ANEW = "Copy the file again, or record it again."
 _REMEDIES = {
     Loss.STEPS: "Ask for steps that all files hold.",
@@ -75,9 +77,10 @@ def _which(losses: pd.DataFrame) -> str:
         if row["lost"] is None or row["what"] not in (Loss.FILES, Loss.RANKS):
             continue
         total = "" if row["total"] is None else f" of {row['total']:,}"
-        if row["what"] == Loss.FILES:  # each is told by a sentence that begins with its name
-            names = ", ".join(part.split(" ")[0] for part in (row["evidence"] or "").split("; ") if part[:4] != "and ")
-            said.append(f"{row['lost']:,}{total} files could not be read: {names}")
+        if row["what"] == Loss.FILES:  # each is told by a sentence that begins with its name, and may hold a semicolon
+            begun = [part.split(" ")[0].rstrip(",:") for part in (row["evidence"] or "").split("; ")]
+            names = ", ".join(word for word in begun if _IN_NAMES & {*word})
+            said.append(f"{row['lost']:,}{total} files could not be read{f': {names}' if names else ''}")
         else:
             said.append(f"no file of {row['evidence']}")
     return f" ({'; '.join(said)})" if said else ""
