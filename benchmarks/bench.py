@@ -27,7 +27,12 @@ from suite import BENCHMARKS, Benchmark
 
 _HERE = Path(__file__).parent
 ROOT = _HERE.parent
-PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "howto" / "compare-runs.md", ROOT / "README.md")
+PAGES = (
+    ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "fleet.md",
+    ROOT / "docs" / "howto" / "compare-runs.md",
+    ROOT / "README.md",
+)
 _BLOCK = re.compile(r"(<!-- bench (\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 _PEERS = ("hta", "tracelens")
 

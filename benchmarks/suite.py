@@ -260,6 +260,32 @@ def _report_table(results: Results) -> str:
     return block(results, what, table(Results(results.runs, with_cost), titles, columns, "events"))
 
 
+# Reports of many hosts.
+
+
+def _fleet_rows(measured: Measured) -> Rows:
+    keys = ("wall_s", "cpu_s", "peak_bytes")
+    return {
+        f"{size['hosts']}": {key: size[key] for key in keys}
+        | {key: [size[key]] for key in ("devices", "events")}
+        | {"named": [sum(size["named"].values())]}
+        for size in measured[0]["sizes"]
+    }
+
+
+def _fleet_table(results: Results) -> str:
+    columns = [
+        Column("devices", "devices", "{:,.0f}"),
+        Column("events a host", "events", "{:,.0f}"),
+        Column("wall s", "wall_s", "{:.1f}"),
+        Column("CPU s", "cpu_s", "{:.1f}"),
+        _megabytes("peak MB", "peak_bytes"),
+        Column("of the four faults and nothing else, told", "named", "{:.0f} of 5"),
+    ]
+    titles = {name: f"{int(name):,}" for name in sorted(results.rows, key=int)}
+    return block(results, "`tracekit report` of a run of many hosts", table(results, titles, columns, "hosts"))
+
+
 # Exporting, and the page.
 
 _WRITERS = {
@@ -540,6 +566,24 @@ BENCHMARKS = (
         _report_table,
     ),
     Benchmark(
+        "fleet",
+        "What does a report of many hosts cost, and does it name what is wrong with them?",
+        ("fleet.py --rounds 3 --hosts 64 256",),
+        ("fleet.py --rounds 1 --hosts 8",),
+        _fleet_rows,
+        lambda _: {},
+        _fleet_table,
+    ),
+    Benchmark(
+        "fleet_reduced",
+        "The same of larger files, of which most rows are left out?",
+        ("fleet.py --rounds 3 --hosts 128 --kernels 620 --reduce",),
+        ("fleet.py --rounds 1 --hosts 8 --kernels 60 --reduce",),
+        _fleet_rows,
+        lambda _: {},
+        _fleet_table,
+    ),
+    Benchmark(
         "export",
         "What does it cost to write a trace for other tools?",
         ("export.py --rounds 3",),
@@ -599,7 +643,6 @@ BENCHMARKS = (
 BY_HAND = {
     "verdicts_captured.py": "captures programs for half an hour, and its answer is one of the machine's noise",
     "gpu_day": "needs GPUs: `make gpu-day`",
-    "fleet.py": "a thousand hosts take minutes to write, and its answer is in docs/fleet.md",
     "compare_versions.py": "holds what two commits write against each other: no figure of speed",
 }
 # What the others are made of.
