@@ -56,7 +56,7 @@ def damaged(report, rows="1 of 79 events could not be read."):
     return replace(report, explanation=replace(report.explanation, completeness=known))
 
 
-def test_of_a_damaged_trace_no_rule_of_any_scope_is_told_and_every_face_says_why(report, tmp_path):
+def test_of_a_damaged_trace_no_rule_of_any_scope_is_told_and_every_face_says_why(report):
     """The kernel that is lost may have been the last of its phase, of its step or of all: each rule holds or is broken
     without it."""
     lost = damaged(report)

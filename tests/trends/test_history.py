@@ -114,6 +114,13 @@ def test_runs_that_are_not_whole_among_others_are_left_out_and_told(tmp_path):
     assert note in some.notes
     assert note in " ".join(" ".join(lines(some)).split())
     assert why in page(some, "some")
+    for place in (tmp_path / "all").glob("run-0[0-5]"):  # an event of so many changes no figure, and lacks no rank
+        losses = frame(LOSS_COLUMNS, [("", "events", 1, 10**6, "without a time")])
+        known = replace(report.explanation.completeness, losses=losses)
+        damaged = replace(report, explanation=replace(report.explanation, completeness=known))
+        damaged.save(tmp_path / "few" / place.name)
+        report.save(tmp_path / "few" / f"whole-{place.name}")
+    assert list(history(tmp_path / "few", ["wall"]).table["value"]) == [140] * 12
     every = history(tmp_path / "all", ["wall"])
     assert [(row["run"], row["before"], row["after"]) for row in records(every.changes)] == [("run-06", 100, 140)]
     assert every.notes == ()

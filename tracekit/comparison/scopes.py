@@ -107,8 +107,7 @@ def scopes(report: Report) -> dict[tuple[str, str], Figures]:
 
 def incomplete(report: Report) -> str:
     """Why nothing of a report is compared, as too much of its trace is missing; "" where that is not so."""
-    known = report.explanation.completeness
-    return known.shares or known.rows
+    return report.explanation.completeness.rows
 
 
 def _whole(report: Report) -> Figures:

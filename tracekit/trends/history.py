@@ -22,6 +22,7 @@ from tracekit.report.model import Report
 from tracekit.report.section import FORMATS, Unit
 from tracekit.trends.change_points import FEWEST, LEVEL, change_points, shift_interval
 from tracekit.units import change, confidence, number, quantity, told_apart
+from tracekit.vocabulary.losses import Loss
 
 HISTORY_COLUMNS = {
     "place": "int64",
@@ -309,10 +310,16 @@ def _started_ns(report: Report) -> int | None:
 
 
 def _not_whole(runs: Sequence[tuple[str, Report]]) -> dict[str, str]:
-    """What is missing from the trace of each run from which something is, where others are whole: none of its measures
-    is one of the same devices. Where all lack something, as by design, they are followed."""
-    found = {run: report.not_whole for run, report in runs if report.not_whole}
+    """What is missing from the trace of each run that lacks ranks, where others lack none: none of its measures is one
+    of the same devices. Where all lack some, as by design, they are followed."""
+    found = {run: report.not_whole for run, report in runs if _lacks_ranks(report)}
     return found if len(found) < len(runs) else {}
+
+
+def _lacks_ranks(report: Report) -> bool:
+    known, several = report.explanation.completeness, len(report.trace.hosts) > 1
+    of_ranks = known.losses["what"].isin([Loss.RANKS.value, Loss.FILES.value, Loss.STEPS.value])
+    return bool(of_ranks.any()) or (several and len(known.groups) > 0)
 
 
 def _of_apart(apart: Mapping[str, str]) -> list[str]:

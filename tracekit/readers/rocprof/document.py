@@ -353,7 +353,7 @@ def _several(text: bytes, processes: int) -> list[Lost]:
     """The lists of records that stand in one object several times under one key, of which the last was read."""
     if all(text.count(f'"{key}"'.encode()) <= most * max(processes, 1) for key, most in _KEYS.items()):
         return []
-    several, around = dict[str, int](), list[set[bytes]]()
+    several, around = Counter[str](), list[set[bytes]]()
     for token in _TOKEN.finditer(text):
         if token[0] == b"{":
             around.append(set())
@@ -362,7 +362,7 @@ def _several(text: bytes, processes: int) -> list[Lost]:
         elif token[2] and around:
             key = token[1].decode("utf-8", "replace")
             if key in _KEYS and token[1] in around[-1]:
-                several[key] = several.get(key, 0) + 1
+                several[key] += 1
             around[-1].add(token[1])
     return [Lost(Loss.TABLES, count, None, f"{key} stands in it several times") for key, count in several.items()]
 
