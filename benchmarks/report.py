@@ -2,7 +2,8 @@
 
 Each report is one process, from the command to the last file, of a generated XSpace (make_xspace.py). Rounds go through
 the sizes in turn, with the files in the page cache; what tracekit compiles once on a machine is in no figure. The cost
-of a row is the processor's time beyond that of a trace of 500 events, most of which is starting Python.
+of a row is the processor's time beyond that of a trace of 500 events, most of which is starting Python; that of a
+further row what is beyond the next smaller trace.
 """
 
 import argparse
@@ -57,25 +58,26 @@ def rows_of(out: Path) -> int:
     return sum(kind["events"] for device in summary["devices"] for kind in device["kinds"].values())
 
 
-def per_row_us(cpu_s: float, start_s: float, rows: int) -> float:
-    """The processor's time for one of `rows` in microseconds, without that of starting."""
-    return (cpu_s - start_s) / rows * 1e6
-
-
 def show(result: dict[str, Any]) -> None:
     """Print the machine, and a line for each size."""
     where, sizes = result["machine"], result["sizes"]
     load = f"load {where['load']:.1f} before and {where['load_after']:.1f} after"
     print(f"{where['cpu']}, {where['cores']} cores, {load}, {where['system']}")
     print(f"{KINDS[result['kind']].gpus} GPUs, medians of {result['rounds']} rounds\n")
-    print(f"{'events':>12}{'rows':>12}{'file MB':>9}{'wall s':>8}{'CPU s':>8}{'peak MB':>9}{'us a row':>10}")
+    heads = f"{'events':>12}{'rows':>12}{'file MB':>9}{'wall s':>8}{'CPU s':>8}{'peak MB':>9}"
+    print(f"{heads}{'us a row':>10}{'further':>9}")
     start_s = statistics.median(sizes[0]["cpu_s"])
+    smaller_s, smaller = start_s, sizes[0]["rows"]
     for size in sizes:
         wall_s, cpu_s, peak = (statistics.median(size[key]) for key in ("wall_s", "cpu_s", "peak_bytes"))
-        cost = "-" if size is sizes[0] else f"{per_row_us(cpu_s, start_s, size['rows']):.2f}"
+        cost, further = "-", "-"
+        if size is not sizes[0]:
+            cost = f"{(cpu_s - start_s) / size['rows'] * 1e6:.2f}"
+            further = f"{(cpu_s - smaller_s) / (size['rows'] - smaller) * 1e6:.2f}"
+        smaller_s, smaller = cpu_s, size["rows"]
         print(
             f"{size['events']:12,}{size['rows']:12,}{size['bytes'] / 1e6:9.1f}{wall_s:8.2f}{cpu_s:8.2f}"
-            f"{peak / 1e6:9.0f}{cost:>10}"
+            f"{peak / 1e6:9.0f}{cost:>10}{further:>9}"
         )
 
 

@@ -242,10 +242,17 @@ def _report_table(results: Results) -> str:
     sizes = sorted(results.rows, key=int)
     start_s = statistics.median(results.rows[sizes[0]].figures["cpu_s"])
     with_cost = {}
-    for name in sizes:
+    for smaller, name in zip([None, *sizes], sizes, strict=False):
         figures = results.rows[name].figures
-        cost = [(cpu_s - start_s) / figures["rows"][0] * 1e6 for cpu_s in figures["cpu_s"]]
-        more = {} if name == sizes[0] else {"row_us": cost}
+        more = {}
+        if smaller is not None:
+            before = results.rows[smaller].figures
+            rows, further = figures["rows"][0], figures["rows"][0] - before["rows"][0]
+            rounds = zip(figures["cpu_s"], before["cpu_s"], strict=True)
+            more = {
+                "row_us": [(cpu_s - start_s) / rows * 1e6 for cpu_s in figures["cpu_s"]],
+                "further_us": [(cpu_s - before_s) / further * 1e6 for cpu_s, before_s in rounds],
+            }
         with_cost[name] = type(results.rows[name])(results.rows[name].run, figures | more)
     columns = [
         Column("device rows", "rows", "{:,.0f}"),
@@ -254,6 +261,7 @@ def _report_table(results: Results) -> str:
         Column("CPU s", "cpu_s"),
         _megabytes("peak MB", "peak_bytes"),
         Column("CPU us a row", "row_us"),
+        Column("of a further row", "further_us"),
     ]
     what = "`tracekit report`, from the command to the last file"
     titles = {name: f"{int(name):,}" for name in sizes}

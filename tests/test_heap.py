@@ -1,6 +1,8 @@
 """What a process that is one command does with memory that it has freed, and with garbage."""
 
 import os
+import platform
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +75,37 @@ def test_a_command_lets_numpy_ask_for_no_huge_pages_unless_its_user_does():
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
         )
         assert process.stdout.splitlines()[-1] == expected
+
+
+# How many pages the system hands out for a column as large as one that was freed.
+COLUMN_AGAIN = """
+import resource, sys
+import numpy as np
+from tracekit import heap
+is_command, size = sys.argv[1] == "True", int(sys.argv[2])
+if is_command:
+    heap.suit_a_command()
+heap.suit_a_trace_of(size)
+freed, above = np.ones(5_000_000), np.ones(5_000_000)
+del freed
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+again = np.ones(5_000_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators decide themselves")
+@pytest.mark.parametrize(
+    ("is_command", "size", "are_kept"), [(True, 1 << 30, True), (True, 1 << 29, False), (False, 1 << 30, False)]
+)
+def test_a_command_keeps_what_it_freed_of_large_columns_if_its_trace_is_huge(is_command, size, are_kept):
+    environment = {**os.environ, "NUMPY_MADVISE_HUGEPAGE": "0"}
+    process = subprocess.run(
+        [sys.executable, "-c", COLUMN_AGAIN, str(is_command), str(size)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    pages_of_a_column = 5_000_000 * 8 / resource.getpagesize()
+    assert (int(process.stdout) < pages_of_a_column / 2) == are_kept

@@ -395,9 +395,8 @@ def report(
     from tracekit import console, executors
     from tracekit.files import is_saved_report
     from tracekit.report.part import choose, one_part
-    from tracekit.report.report import default_directory, drawn, file_names, reduction
+    from tracekit.report.report import default_directory, drawn, file_names, read_timeline, reduction
     from tracekit.report.terminal import printout
-    from tracekit.timeline.timeline import timeline_of
 
     saved = is_saved_report(source)
     if saved and (jobs is not None or dask is not None):
@@ -412,7 +411,7 @@ def report(
             of_rows: dict[str, Any] = {"phase": phase, "step": step, "from": start, "to": end, "device": device}
             how = reduction(reduce, {**of_phases, **of_rows, "kinds": kinds, "only-steps": steps})
             with executors.executor_of(jobs, dask) as executor:
-                timeline = timeline_of(
+                timeline = read_timeline(
                     source, run=run, kinds=kinds, steps=steps, strict=strict, executor=executor, reduction=how
                 )
         if strict and (missing := _missing(timeline, source)):

@@ -9,12 +9,15 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-# M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of malloc.h
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+# M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX and M_ARENA_MAX of malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
 _COLLECT_FROM = 100_000
 _WORTH_BYTES = 32 << 20
 # The most that glibc takes for M_MMAP_THRESHOLD.
 _LARGE_BYTES = 32 << 20
+# Of a trace of so many bytes a column of integers is larger than that: a third of the events of an XSpace, at 84 bytes
+# each, are rows of devices.
+_HUGE_TRACE_BYTES = 1 << 30
 
 
 @cache
@@ -44,6 +47,17 @@ def suit_a_command() -> None:
         mallopt(_TRIM_THRESHOLD, 2 * _LARGE_BYTES)
     gc.set_threshold(_COLLECT_FROM, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
+
+
+def suit_a_trace_of(size: int) -> None:
+    """Let a process that `suit_a_command` has suited keep what it has freed of larger columns, too, if the trace that
+    it is to read is of so many bytes that most are."""
+    if size < _HUGE_TRACE_BYTES or not suit_a_command.cache_info().currsize:
+        return
+    import ctypes
+
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_MMAP_MAX, 0)
 
 
 def give_back(freed_bytes: int = _WORTH_BYTES) -> None:

@@ -41,8 +41,8 @@ _TIMES_THE_TRACE = 1.9
 _TIMES_MERGED = 0.7
 # What a row takes that is read again and drawn, with its launch: of 1.7 million, 330 MB and as much again.
 _BYTES_A_ROW = 500
-# What takes longer to be read than matplotlib to be imported; and how many folders are looked through for so much.
-_LARGE_BYTES, _FEW_FOLDERS = 64 << 20, 100
+# How many folders are looked through for the size of a run.
+_FEW_FOLDERS = 100
 # All entries that a report may have.
 _ENTRIES = ("report.html", _PICTURE, "intervals.parquet", *(name.rstrip("/") for name in _DATA))
 
@@ -81,7 +81,6 @@ def report(
     from tracekit.report.load import load
     from tracekit.report.model import Report
     from tracekit.report.part import choose
-    from tracekit.timeline.timeline import timeline_of
 
     progress = progress or str
     if isinstance(source, Report) or (isinstance(source, str | os.PathLike) and is_saved_report(source)):
@@ -109,19 +108,14 @@ def report(
     of_phases = {"as-phase": phases, "alone": alone, "baseline": baseline}
     of_rows: dict[str, Any] = {"phase": phase, "step": step, "from": start, "to": end, "device": devices}
     how = reduction(reduce, {**of_phases, **of_rows, "kinds": kinds, "only-steps": steps})
-    # matplotlib is half a second of imports: beside the reading of a large trace, which holds no GIL for most of its
-    # time, or else beside the analyses. Of 5 million events that is a sixteenth of the time of the report.
-    with ThreadPoolExecutor(1) as aside:
-        early = aside.submit(_no_picture) if _is_large(source) else None
-        timeline = timeline_of(source, run=run, kinds=kinds, steps=steps, executor=executor, reduction=how)
-    heap.give_back()
+    timeline = read_timeline(source, run=run, kinds=kinds, steps=steps, executor=executor, reduction=how)
     only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": devices}
     if not devices and all(value is None for value in (phase, step, start, end)):  # a part takes less
         _refuse_beyond_memory(timeline.trace)
     progress("analysing")
     only["steps"] = steps
     with ThreadPoolExecutor(1) as aside:
-        no_picture = early or aside.submit(_no_picture)
+        no_picture = aside.submit(_no_picture)
         result = analyse(timeline, phases, alone, baseline, **only)
     heap.give_back()
     if reason := no_picture.result():
@@ -135,20 +129,26 @@ def report(
     return result
 
 
-def _is_large(source: object) -> bool:
-    """Whether the files at or below a path are large enough that reading them takes longer than an import."""
-    if not isinstance(source, str | os.PathLike):
-        return False
+def read_timeline(source: "Source", **options: Any) -> "Timeline":
+    """What `timeline_of` gives of a source whose report is to be made."""
+    from tracekit.timeline.timeline import timeline_of
+
+    heap.suit_a_trace_of(_size_of(source))
+    timeline = timeline_of(source, **options)
+    heap.give_back()
+    return timeline
+
+
+def _size_of(source: object) -> int:
+    """The bytes of the files at or below a path, of few folders, as far as they can be told; 0 of anything else."""
     size = 0
-    with suppress(OSError):
-        if Path(source).is_file():
-            return Path(source).stat().st_size >= _LARGE_BYTES
-        for folder, _, names in itertools.islice(os.walk(os.fspath(source)), _FEW_FOLDERS):
-            for name in names:
-                size += Path(folder, name).stat().st_size
-                if size >= _LARGE_BYTES:
-                    return True
-    return False
+    if isinstance(source, str | os.PathLike):
+        with suppress(OSError):
+            if Path(source).is_file():
+                return Path(source).stat().st_size
+            for folder, _, names in itertools.islice(os.walk(os.fspath(source)), _FEW_FOLDERS):
+                size += sum(Path(folder, name).stat().st_size for name in names)
+    return size
 
 
 def with_drawn(timeline: "Timeline", report: "Report") -> "Report":
