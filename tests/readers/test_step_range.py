@@ -1,6 +1,7 @@
 """Reading only some steps: the known work of a simulated job, and every row of a trace against the rules one by one."""
 
 import gzip
+import json
 import os
 import re
 
@@ -169,6 +170,80 @@ def test_a_report_of_few_steps_has_the_figures_that_the_whole_trace_gives_them(s
             pd.testing.assert_frame_equal(report.whole.partition[columns], known.whole.partition[columns])
         of_step = analyse(whole, step=2).whole.partition
         pd.testing.assert_frame_equal(analyse(path, steps=(2, 2)).whole.partition, of_step)
+
+
+def lagging_job(path, draw, hosts):
+    """Write the files of hosts with one GPU each, in JAX's JSON, whose collectives run on a stream that falls behind
+    the host by several steps; gives how many steps there are."""
+    steps = int(draw.integers(5, 9))
+    events = [
+        [
+            {"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "/device:GPU:0"}},
+            {"ph": "M", "pid": 2, "tid": 13, "name": "thread_name", "args": {"name": "Stream #13(Compute)"}},
+            {"ph": "M", "pid": 2, "tid": 20, "name": "thread_name", "args": {"name": "Stream #20(Compute)"}},
+            {"ph": "M", "pid": 701, "name": "process_name", "args": {"name": "/host:CPU"}},
+            {"ph": "M", "pid": 701, "tid": 1, "name": "thread_name", "args": {"name": "python"}},
+        ]
+        for _ in range(hosts)
+    ]
+    now, free, number = [10] * hosts, {13: [20] * hosts, 20: [20] * hosts}, 0
+    for step in range(steps):
+        begun = [*now]
+        for is_collective in (draw.random(draw.integers(1, 5)) < 0.35).tolist():
+            number += 1
+            stream, op, name = (20, "all-reduce.1", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)")
+            if not is_collective:
+                stream, op, name = (13, "dot.3", "gemm")
+            now = [time + int(draw.integers(1, 5)) for time in now]
+            start = [max(launched + 2, at) for launched, at in zip(now, free[stream], strict=True)]
+            start = [time + int(draw.integers(0, 8)) for time in start]
+            end = [time + int(draw.integers(3, 40)) for time in start]
+            free[stream] = [max(start) + int(draw.integers(20, 160))] * hosts if is_collective else end
+            for host, launched in enumerate(now):
+                call = {"pid": 701, "tid": 1, "ts": launched, "dur": 1, "name": "cuLaunchKernel"}
+                row = {
+                    "pid": 2,
+                    "tid": stream,
+                    "ts": start[host],
+                    "dur": free[stream][host] - start[host],
+                    "name": name,
+                }
+                its = {"correlation_id": str(number)}
+                of_row = its | {"hlo_module": "jit_f", "hlo_op": op}
+                events[host] += [{"ph": "X", **call, "args": its}, {"ph": "X", **row, "args": of_row}]
+        now = [time + int(draw.integers(1, 20)) for time in now]
+        for host, (start, end) in enumerate(zip(begun, now, strict=True)):
+            mark = {"ph": "X", "pid": 701, "tid": 1, "ts": start, "dur": end - start, "name": "train"}
+            events[host].append({**mark, "args": {"step_num": str(step)}})
+        now = [time + 1 for time in now]
+    path.mkdir()
+    for host, of_host in enumerate(events):
+        document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": of_host}
+        (path / f"host{host}.trace.json.gz").write_bytes(gzip.compress(json.dumps(document).encode()))
+    return steps
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_what_falls_behind_by_several_steps_is_read_with_those_that_launched_it(hosts, tmp_path):
+    compared, wider = 0, 0
+    for seed in range(16):
+        draw = np.random.default_rng([seed, hosts])
+        path = tmp_path / str(seed)
+        count = lagging_job(path, draw, hosts)
+        first = int(draw.integers(0, count))
+        chosen = (first, int(draw.integers(first, count)))
+        report, known = analyse(path, steps=chosen), analyse(timeline_of(path), steps=chosen)
+        if any("unaligned" in note for note in report.notes):  # too few collectives are left to compare clocks by
+            continue
+        compared += 1
+        wider += any("were read: work that they launched runs in the time of" in note for note in report.notes)
+        columns = ["device", "window_ps", *CELLS]
+        pd.testing.assert_frame_equal(report.whole.partition[columns], known.whole.partition[columns])
+        tables = [each.explanation.collectives.table for each in (report, known)]
+        for column in ("op", "devices", "last", "wait_ps", "transfer_ps", "exposed_ps"):
+            assert tables[0][column].astype("str").tolist() == tables[1][column].astype("str").tolist(), (seed, column)
+    assert compared >= 8
+    assert wider >= 4
 
 
 def test_a_report_of_a_step_that_there_is_twice_asks_which():

@@ -22,6 +22,9 @@ from tracekit.trace import Trace
 from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.step_names import series, step_name
 
+# So many steps further than asked for is looked at most: one kernel may run as long as the program.
+_MOST_FURTHER = 32
+
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 # A host, a process of it and a thread of that, "" where the file does not tell; and with "" all processes and threads.
@@ -91,16 +94,22 @@ def only(trace: Trace, path: Path, steps: Steps) -> Trace:
     """What `trace`, of the file at `path`, holds of `steps`: the calls that began in them, the work that such calls
     launched, or that began in them where no call is known, what else ran then, and the spans that reach into them.
 
-    Raises NoStepsError where the file numbers no step, or none of those asked for.
+    Where some are read around those that are asked for, these are as many as launched what runs in the time of the
+    asked ones. Raises NoStepsError where the file numbers no step, or none of those asked for.
     """
     spans, events, launches = trace.spans, trace.events, trace.launches
-    is_numbered, chosen, windows = _chosen(spans, path, steps)
-    kept = _begin_inside(launches, windows)
-    row_key, call_key = _call_keys(events, launches)
-    inside = _launched_inside(events, row_key, call_key, kept, windows)
+    number = _numbers(spans)
+    is_numbered = number >= 0
+    marks, is_step = _marked(spans, number, path, steps)
+    launched = _Launched(trace, marks)
+    first, last = launched.reaching_into(steps) if steps.around else steps.read
+    windows = _windows(marks, (first, last))
+    kept, inside = launched.inside(windows)
     beside = _beside(events, inside)
     # Of numbered spans, one around many would pass for a step where few of them are left.
     reach = np.where(is_numbered, _begin_inside(spans, windows), _reach_inside(spans, windows))
+    chosen = is_step & (number >= first) & (number <= last)
+    row_key, call_key = launched.row_key, launched.call_key
     host_work, syncs, memory = trace.host_work, trace.syncs, trace.memory
     frames = {
         "events": events[inside | beside],
@@ -110,20 +119,91 @@ def only(trace: Trace, path: Path, steps: Steps) -> Trace:
         "syncs": syncs[_begin_inside(syncs, windows)],
         "memory": memory[_inside(memory, memory["time_ps"].to_numpy(), windows)],
     }
-    return trace.changed(**{name: table.reset_index(drop=True) for name, table in frames.items()})
+    notes = trace.notes
+    if (first, last) != steps.read:
+        reason = f"work that they launched runs in the time of {named(steps)}"
+        notes = (*notes, f"Of {path.name} {_named(first, last)} were read: {reason}.")
+    return trace.changed(notes=notes, **{name: table.reset_index(drop=True) for name, table in frames.items()})
 
 
-def _chosen(spans: pd.DataFrame, path: Path, steps: Steps) -> tuple[Mask, Mask, dict[_Thread, Intervals]]:
-    """Which spans have a number, which of them are those of `steps`, and from when to when these are."""
-    number = _numbers(spans)
+class _Launched:
+    """Which calls and device rows of a `trace` are of which of its steps, `marks`."""
+
+    def __init__(self, trace: Trace, marks: pd.DataFrame) -> None:
+        self.events, self.launches, self.marks = trace.events, trace.launches, marks
+        self.row_key, self.call_key = _call_keys(trace.events, trace.launches)
+
+    def inside(self, windows: dict[_Thread, Intervals]) -> tuple[Mask, Mask]:
+        """Which calls begin inside the windows of steps, and which rows are theirs."""
+        kept = _begin_inside(self.launches, windows)
+        return kept, _launched_inside(self.events, self.row_key, self.call_key, kept, windows)
+
+    def of(self, first: int, last: int) -> Mask:
+        """Which rows are of the steps from the first to the last."""
+        return self.inside(_windows(self.marks, (first, last)))[1]
+
+    def reaching_into(self, steps: Steps) -> tuple[int, int]:
+        """The first and the last of the steps read around those asked for, or of more: before these, as many as
+        launched what still runs in the time of the asked ones, which begin when it ends; behind them, as many as
+        launched a collective that runs then, without which devices would seem idle."""
+        first, last = steps.read
+        runs, called, numbers = self._in_time_of(steps), self._called(), self.marks["number"]
+        collective = (self.events["kind"] == Kind.COLLECTIVE.value).to_numpy(bool)
+        for _ in range(_MOST_FURTHER):
+            missing = runs & ~self.of(first, last)
+            begin, end = self._host_times(first, last)
+            lower, higher = numbers[numbers < first], numbers[numbers > last]
+            is_before, is_behind = missing & (called < begin), missing & collective & (called >= end)
+            wider = (
+                int(lower.max()) if len(lower) and is_before.any() else first,
+                int(higher.min()) if len(higher) and is_behind.any() else last,
+            )
+            if wider == (first, last):  # else they were launched in no step
+                break
+            first, last = wider
+        return first, last
+
+    def _in_time_of(self, steps: Steps) -> Mask:
+        """Which rows run between the end of the step before those asked for and the end of these, on their host."""
+        asked, before = self.of(*steps), np.zeros(len(self.events), bool)
+        if steps.read[0] < steps[0]:
+            before = self.of(steps.read[0], steps[0] - 1)
+        start, end = self.events["start_ps"].to_numpy(), self.events["end_ps"].to_numpy()
+        host, runs = self.events["host"].cat.codes.to_numpy(), np.zeros(len(self.events), bool)
+        for code in np.unique(host[asked]):
+            mine = host == code
+            low = start[asked & mine].min()
+            if (before & mine).any():
+                low = min(low, end[before & mine].max())
+            runs[mine] = (start[mine] < end[asked & mine].max()) & (end[mine] > low)
+        return runs
+
+    def _host_times(self, first: int, last: int) -> tuple[int, int]:
+        """From when to when the steps from the first to the last are, on any thread."""
+        its = self.marks[self.marks["number"].between(first, last)]
+        return int(its["start_ps"].min()), int(its["end_ps"].max())
+
+    def _called(self) -> Column:
+        """When each row was launched, or where no call is known, when it began; (n,)."""
+        order = np.argsort(self.call_key, kind="stable")
+        keys, times = self.call_key[order], self.launches["start_ps"].to_numpy()[order]
+        place = np.minimum(np.searchsorted(keys, self.row_key), max(len(keys) - 1, 0))
+        called: Column = self.events["start_ps"].to_numpy().copy()
+        if len(keys):
+            has_call = (self.row_key >= 0) & (keys[place] == self.row_key)
+            called[has_call] = times[place[has_call]]
+        return called
+
+
+def _marked(spans: pd.DataFrame, number: Column, path: Path, steps: Steps) -> tuple[pd.DataFrame, Mask]:
+    """The steps that spans mark, by their `number` (n,), and which of the spans these are; raises NoStepsError where
+    none of `steps` is there."""
     is_numbered = number >= 0
     marks, is_mark = _marks(spans[is_numbered], number[is_numbered])
     is_step = is_numbered.copy()
     is_step[is_numbered] = is_mark
-    first, last = steps.read
     if (is_step & (number >= steps[0]) & (number <= steps[1])).any():
-        chosen = is_step & (number >= first) & (number <= last)
-        return is_numbered, chosen, _windows(marks, (first, last))
+        return marks, is_step
     if is_step.any():
         least, most = number[is_step].min(), number[is_step].max()
         raise NoStepsError(f"{path} has no {named(steps)}: it numbers steps {least} to {most}.")
