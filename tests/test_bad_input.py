@@ -5,6 +5,8 @@ import json
 import os
 import random
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -322,24 +324,26 @@ def test_what_a_saved_report_lacks_is_told_like_that_of_its_trace_and_with_stric
 
 def test_ranks_that_only_collectives_prove_to_be_missing_are_told_and_with_strict_refused(cli, tmp_path):
     """Two files of a job of four; one file by itself is not asked for the others."""
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
     for rank in (0, 1):
         args = {"device": 0, "stream": 7, "Collective name": "allreduce", "Process Group Name": "0"}
         args |= {"Process Group Ranks": "[0, 1, 2, 3]", "Group size": 4}
         kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "pid": 0, "tid": 7}
         rows = [{**kernel, "ts": 100 * at + rank, "dur": 90, "args": args} for at in range(9)]
-        (tmp_path / f"host{rank}.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": rows}))
+        (ranks / f"host{rank}.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": rows}))
     said = "9 collectives (0) are of 4 ranks (0, 1, 2, 3), of which the trace holds 2"
-    read = cli("read", tmp_path)
+    read = cli("read", ranks)
     assert (read[0], said in " ".join(read[1].split())) == (0, True)
-    for words in (["read", tmp_path], ["report", tmp_path], ["check", tmp_path, "--max-idle", "99%"]):
+    for words in (["read", ranks], ["report", ranks], ["check", ranks, "--max-idle", "99%"]):
         assert said in sentence_of(cli(*words, "--strict"))
-    checked = cli("check", tmp_path, "--max-idle", "99%")
+    checked = cli("check", ranks, "--max-idle", "99%")
     assert (checked[0], said in checked[1]) == (0, True)
-    compared = cli("compare", tmp_path, str(tmp_path / "host0.json"), "--out", str(tmp_path.parent / "c"))
+    compared = cli("compare", ranks, str(ranks / "host0.json"), "--out", str(tmp_path.parent / "c"))
     assert (compared[0], f"The trace of A is not whole: {said}" in " ".join(compared[1].split())) == (0, True)
     for name in ("comparison.json", "comparison.html"):
         assert said in (tmp_path.parent / "c" / name).read_text("utf-8")
-    assert cli("read", tmp_path / "host0.json", "--strict")[0] == 0
+    assert cli("read", ranks / "host0.json", "--strict")[0] == 0
 
 
 def test_a_line_of_json_without_a_name_is_lost_and_strict_refuses_what_the_report_withholds(cli, tmp_path):
@@ -488,3 +492,49 @@ def test_every_cut_inside_a_plane_is_one_sentence(cli, tmp_path, command):
     for length in range(1, len(data), step):
         path.write_bytes(data[:length])
         sentence_of(cli(command, path))
+
+
+# What writes where --out or another option says, and the words before that.
+WRITERS = (
+    ("report", "--out"),
+    ("export", "--out"),
+    ("figure", "--out"),
+    ("summarise", "--out"),
+    ("compare", str(DATA / "view-cpu.xplane.pb"), "--out"),
+    ("check", "--junit"),
+)
+
+
+@pytest.mark.parametrize("words", WRITERS, ids=[word for word, *_ in WRITERS])
+def test_links_in_a_circle_end_in_no_bug(tmp_path, words):
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    command, *options = words
+    trace = str(DATA / "view-cpu.xplane.pb")
+    process = subprocess.run(
+        [sys.executable, "-m", "tracekit", command, trace, *options, str(loop)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "120"},
+        cwd=tmp_path,
+        check=False,
+    )
+    assert "a bug of tracekit" not in process.stderr
+    assert "Traceback" not in process.stderr
+    if process.returncode == 1 and command in ("report", "compare"):
+        assert "cannot be written: Too many levels of symbolic links" in process.stderr
+    (tmp_path / "source").symlink_to("source")
+    command_of_source = [sys.executable, "-m", "tracekit", command, "source", *options[:-1]]
+    of_source = subprocess.run(command_of_source, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert of_source.returncode != 0
+    assert "a bug of tracekit" not in of_source.stderr
+
+
+def test_a_report_of_a_trace_leaves_what_is_of_others_where_it_is(cli, tmp_path):
+    mine = tmp_path / "home" / "out" / "frames" / "0001.png"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("precious")
+    code, out, err, _ = cli("report", DATA / "view-cpu.xplane.pb")
+    assert (code, out) == (1, "")
+    assert "out holds frames, which is of no report that tracekit saved, and would be lost." in err
+    assert mine.read_text() == "precious"

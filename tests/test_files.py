@@ -400,3 +400,46 @@ def test_threads_that_write_one_file_leave_it_whole(tmp_path):
             task.result()
     assert (tmp_path / "x").read_text() in {text * 999 for text in "abcd"}
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def report_of_others(at: Path, *entries: str) -> dict[str, str]:
+    """Make files of others in a directory; gives them as they are."""
+    for entry in entries:
+        (at / entry).parent.mkdir(parents=True, exist_ok=True)
+        (at / entry).write_text("mine")
+    return texts(at)
+
+
+OWN = ("report.html", "report.md", "summary.json", "frames")
+
+
+@pytest.mark.parametrize("entry", ["report.html", "report.md", "summary.json", "frames/1.png", "frames/own.parquet"])
+def test_what_others_called_like_a_reports_files_is_not_lost(tmp_path, entry):
+    mine = report_of_others(tmp_path, "notes.txt", entry)
+    with pytest.raises(TracekitError, match=rf"holds {entry.partition('/')[0]}, which is of no report that tracekit"):
+        files.refuse_foreign(tmp_path, OWN)
+    assert texts(tmp_path) == mine
+
+
+@pytest.mark.parametrize("entry", ["frames/1.png", "frames/deep/own.parquet", "report.html/1"])
+def test_what_others_put_among_the_files_of_a_saved_report_is_not_lost(tmp_path, entry):
+    report_of_others(tmp_path, "frames/whole.partition.parquet")
+    (tmp_path / "summary.json").write_text('{"schema": 2, "trace": {}}')
+    files.refuse_foreign(tmp_path, OWN)
+    report_of_others(tmp_path, entry)
+    with pytest.raises(TracekitError, match=f"holds {entry.rpartition('/')[0]}"):
+        files.refuse_foreign(tmp_path, OWN)
+
+
+def test_what_a_killed_process_left_of_a_report_is_replaced(tmp_path):
+    report_of_others(tmp_path / "out", "report.html")
+    (tmp_path / ".out.abcd1234").mkdir()
+    files.refuse_foreign(tmp_path / "out", OWN)
+
+
+def test_nothing_behind_a_link_of_a_saved_report_is_refused(tmp_path):
+    report_of_others(tmp_path, "of others/1.png", "out/report.md")
+    (tmp_path / "out" / "summary.json").write_text('{"schema": 2, "trace": {}}')
+    (tmp_path / "out" / "frames").symlink_to(tmp_path / "of others")
+    files.refuse_foreign(tmp_path / "out", OWN)
+    files.refuse_foreign(tmp_path / "no such directory", OWN)

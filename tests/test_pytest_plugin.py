@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.programs import environment
+from tracekit import pytest_plugin
 
 TESTS = """
 import jax, jax.numpy as jnp, pytest
@@ -104,6 +105,14 @@ def test_the_report_of_a_failed_test_is_kept_and_named(repository):
     assert list((directory / "kept/test_overlap.py-test_fails/trace").rglob("*.xplane.pb"))
 
 
+def test_each_test_keeps_its_artefacts_in_a_folder_of_its_own():
+    tests = ["a.py::test_x", *(f"a.py::test_x[{name}]" for name in ("1-2", "a+b", "a b", "a/b", "a-b", "q" * 300))]
+    names = [pytest_plugin._folder_name(test) for test in tests]
+    assert names[:2] == ["a.py-test_x", "a.py-test_x-1-2"]
+    assert len({*names}) == len(names)
+    assert all(re.fullmatch(r"[\w.-]{1,200}", name) for name in names)
+
+
 def test_too_few_devices_say_what_to_set(repository):
     assert (
         "The test needs 3 CPU devices, and jax has started with 2. Set tracekit_devices = 3 in the configuration of "
@@ -135,3 +144,15 @@ def test_a_suite_that_asks_for_nothing_imports_nothing(tmp_path):
 def test_what_is_no_number_of_devices_is_refused(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\ntracekit_devices = two\n")
     assert "tracekit_devices = 'two' is no number of devices: give 2, for example." in run(tmp_path).stderr
+
+
+def test_a_capture_inside_another_one_is_one_sentence(tmp_path):
+    (tmp_path / "test_inside.py").write_text(
+        "import jax.numpy as jnp\n"
+        "def test_inside(tracekit_capture):\n"
+        "    tracekit_capture(lambda: tracekit_capture(lambda: jnp.ones(3) + 1), warmup=0)\n"
+    )
+    output = run(tmp_path, "-q").stdout
+    assert "CaptureError: the trace of <lambda> could not be written: the profiler left no *.xplane.pb" in output, (
+        output
+    )

@@ -395,7 +395,7 @@ def report(
     from tracekit import console, executors
     from tracekit.files import is_saved_report
     from tracekit.report.part import choose, one_part
-    from tracekit.report.report import default_directory, drawn, file_names, read_timeline, reduction
+    from tracekit.report.report import default_directory, drawn, file_names, read_timeline, reduction, refuse_out
     from tracekit.report.terminal import printout
 
     saved = is_saved_report(source)
@@ -407,6 +407,7 @@ def report(
         steps = _steps(only_steps)
         timeline = None
         if not saved:
+            refuse_out("reports" if out is None else out, source)  # before it is read, which may take minutes
             of_phases = {"as-phase": as_phase, "alone": alone, "baseline": baseline}
             of_rows: dict[str, Any] = {"phase": phase, "step": step, "from": start, "to": end, "device": device}
             how = reduction(reduce, {**of_phases, **of_rows, "kinds": kinds, "only-steps": steps})

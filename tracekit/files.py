@@ -59,7 +59,7 @@ def trace_name(trace_path: str | os.PathLike[str]) -> str:
     """What files about a trace are called: after the log directory, whether that, a run or a file in it was given; else
     after the file or directory itself."""
     place = remote.place(trace_path)
-    parts = place.resolve().parts if isinstance(place, Path) else remote.parts(place)
+    parts = resolved(place).parts if isinstance(place, Path) else remote.parts(place)
     for at in range(len(parts) - 1, 0, -1):
         if parts[at - 1 : at + 1] == ("plugins", "profile"):
             parts = parts[: at - 1]
@@ -86,6 +86,11 @@ def file_part(name: str) -> list[str]:
     return [safe] if safe else []
 
 
+def resolved(path: Path) -> Path:
+    """A path without links; one of links in a circle, which `Path.resolve` refuses before Python 3.13, as it is."""
+    return Path(os.path.realpath(path))
+
+
 def refuse_inside(out: str | os.PathLike[str], trace_path: str | os.PathLike[str]) -> None:
     """Raise TracekitError if `out` lies in the trace's own directory, where nothing is ever written.
 
@@ -93,9 +98,9 @@ def refuse_inside(out: str | os.PathLike[str], trace_path: str | os.PathLike[str
     """
     place, home = remote.place(out), remote.place(trace_path)
     if isinstance(place, Path) and isinstance(home, Path):
-        home = home.resolve()
+        home = resolved(home)
         home = home.parent if home.is_file() and home.parts[-4:-2] == ("plugins", "profile") else home
-        is_inside = place.resolve() == home or home in place.resolve().parents
+        is_inside = resolved(place) == home or home in resolved(place).parents
     elif isinstance(place, str) and isinstance(home, str):
         home = home.rpartition("/")[0] if remote.parts(home)[-4:-2] == ("plugins", "profile") else home
         is_inside = remote.lies_in(place, home)
@@ -115,6 +120,8 @@ def refuse_unwritable(location: str | os.PathLike[str], what: str) -> None:
     try:
         if out.exists() and not out.is_dir():
             raise TracekitError(f"{out} is a file, and {what} is a directory; name another with --out.")
+        with suppress(FileNotFoundError):
+            out.stat()  # links in a circle
         folder = out.absolute()
         # No directory is made: another process may be about to write there.
         there = next(directory for directory in [folder, *folder.parents] if directory.exists())
@@ -126,6 +133,54 @@ def refuse_unwritable(location: str | os.PathLike[str], what: str) -> None:
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
         reason = getattr(error, "strerror", None) or error
         raise TracekitError(f"{out} cannot be written: {reason}; name another directory with --out.") from None
+
+
+def refuse_foreign(out: str | os.PathLike[str], own: Collection[str]) -> None:
+    """Raise TracekitError where a directory holds what would be lost when a report's `own` entries take their place in
+    it: any of these names where no report was saved, and else what no report has, as files among its frames."""
+    place = remote.place(out)
+    if not isinstance(place, Path) or not place.is_dir():
+        return
+    place = resolved(place)
+    # A process that was killed, or still writes, may have moved some of a report's entries and not others.
+    is_ours = is_saved_report(place) or any(_has_draft(folder, place.name) for folder in (place, place.parent))
+    for name in own:
+        if foreign := _foreign(place, name, is_ours):
+            raise TracekitError(
+                f"{out} holds {foreign}, which is of no report that tracekit saved, and would be lost. Give another "
+                "--out, or move it away."
+            )
+
+
+def _foreign(place: Path, name: str, is_ours: bool) -> str:
+    """What of the entry called so is not of a report, "" where all is; nothing behind a link would be lost."""
+    entry = place / name
+    if not is_ours:
+        return name if os.path.lexists(entry) else ""
+    if entry.is_symlink() or not entry.is_dir():
+        return ""
+    if name != FRAMES:
+        return name
+    with suppress(OSError):
+        for frame in sorted(entry.iterdir()):
+            if frame.suffix != ".parquet" or frame.is_dir():
+                return f"{name}/{frame.name}"
+    return ""
+
+
+def _has_draft(folder: Path, name: str) -> bool:
+    """Whether a folder holds a draft of a directory called `name`."""
+    start = _start(name)
+    with suppress(OSError):
+        return any(
+            each.startswith(start) and _OF_DIRECTORY.fullmatch(each[len(start) :]) for each in os.listdir(folder)
+        )
+    return False
+
+
+def _start(name: str) -> str:
+    """What the names of drafts of a file or directory begin with."""
+    return f".{_beginning(name, _LONGEST_NAME)}."
 
 
 def opened(path: Path) -> BinaryIO:
@@ -214,7 +269,7 @@ def replaced(path: Path, fill: Callable[[Path], object]) -> None:
             with whole.open("rb") as file, path.open("ab") as there:
                 shutil.copyfileobj(file, there)
         return
-    start = f".{_beginning(path.name, _LONGEST_NAME)}."
+    start = _start(path.name)
 
     def made() -> Path:
         draft = path.with_name(start + secrets.token_hex(8))
@@ -252,11 +307,11 @@ def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path
     entries are moved one by one, and `last` is not there meanwhile. Drafts that processes left which were killed are
     removed.
     """
-    out = out.resolve()
+    out = resolved(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     is_apart = out.is_dir() and (not os.access(out.parent, os.W_OK) or _mount(out) != _mount(out.parent))
     beside = out if is_apart else out.parent
-    start = f".{_beginning(out.name, _LONGEST_NAME)}."
+    start = _start(out.name)
     for stale in _stale(beside, start, _OF_DIRECTORY):
         with suppress(FileNotFoundError):  # who exchanged it for the directory has removed it meanwhile
             if all(name in own or _is_same(stale / name, out / name) for name in os.listdir(stale)):

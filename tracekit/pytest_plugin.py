@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import zlib
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from tracekit.errors import NotMeasurable
 if TYPE_CHECKING:
     from tracekit.report.model import Report
 
+_LONGEST = 200  # bytes of the name of a folder, of 255 that a file system takes, beside a number
 _DEVICES, _ARTIFACTS = "tracekit_devices", "tracekit_artifacts"
 _IN_FLAGS = "xla_force_host_platform_device_count"
 _CAPTURES: "pytest.StashKey[list[Path]]" = pytest.StashKey()
@@ -139,7 +141,7 @@ def _kept(item: pytest.Item, captures: list[Path]) -> list[str]:
     for number, trace in enumerate(captures, 1):
         folder = trace.parent
         if artifacts:
-            name = re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-")
+            name = _folder_name(item.nodeid)
             folder = item.config.rootpath / artifacts / (name if len(captures) == 1 else f"{name}-{number}")
         try:
             if folder != trace.parent:
@@ -150,3 +152,14 @@ def _kept(item: pytest.Item, captures: list[Path]) -> list[str]:
         except (TracekitError, OSError) as error:  # the test has failed of its own, which must be seen
             lines.append(f"The report of {trace} was not kept: {error}")
     return lines
+
+
+def _folder_name(test: str) -> str:
+    """What the folder of a test's artefacts is called: its id with `-` for what names of files may lack, and a number
+    where parameters have such letters, which stands for them, or where it would be too long for a name."""
+    name = re.sub(r"[^\w.-]+", "-", test).strip("-")
+    parameters = test.partition("[")[2].removesuffix("]")
+    if re.search(r"[^\w.-]", parameters) or len(name.encode("utf-8", "surrogatepass")) > _LONGEST:
+        beginning = name.encode("utf-8", "ignore")[: _LONGEST - 9].decode("utf-8", "ignore")
+        name = f"{beginning}-{zlib.crc32(test.encode('utf-8', 'surrogatepass')):08x}"
+    return name

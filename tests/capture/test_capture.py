@@ -297,6 +297,28 @@ def test_what_a_script_forks_ends_by_a_signal_as_it_does_without_a_capture(tmp_p
     assert facts(tmp_path / "t")["exit_code"] == 0
 
 
+def test_a_fork_that_uses_jax_before_its_parent_does_is_no_capture_that_was_killed(tmp_path):
+    script = write(
+        tmp_path,
+        "s.py",
+        """
+        import os
+        child = os.fork()
+        import jax
+        jax.numpy.ones(3).block_until_ready()
+        if child == 0:
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+    )
+    code, out, err = capture(tmp_path, "--out", "t", script)
+    assert (code, out) == (0, "0\n")
+    assert "was killed" not in err
+    assert err.count("tracekit: ") == 0
+    assert "Wrote t/" in err
+    assert facts(tmp_path / "t")["exit_code"] == 0
+
+
 def test_a_limit_of_recursion_that_a_script_leaves_behind_costs_no_trace(tmp_path):
     work = "(jax.numpy.ones((9, 9)) @ jax.numpy.ones((9, 9))).sum()"
     write(tmp_path, "s.py", f"import sys, jax\n{work}\nsys.setrecursionlimit(60)\n")

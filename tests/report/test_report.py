@@ -4,7 +4,6 @@ import io
 import json
 import os
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -376,27 +375,20 @@ def test_a_place_that_cannot_be_written_is_found_before_the_trace_is_read(tmp_pa
         tracekit.report(unread)
 
 
-@pytest.mark.parametrize("is_large", [False, True])
-def test_matplotlib_is_imported_before_a_large_trace_is_read_and_not_for_a_small_one_that_may_be_none(
-    is_large, tmp_path, monkeypatch
-):
-    module = sys.modules["tracekit.report.report"]
+def test_what_the_process_keeps_of_memory_is_chosen_by_the_bytes_of_the_trace_before_it_is_read(tmp_path, monkeypatch):
     run = tmp_path / "traces" / "run"
     run.mkdir(parents=True)
     for number in range(2):
         (run / f"{number}.txt").write_text("x" * 600)
-    monkeypatch.setattr(module, "_LARGE_BYTES", 1000 if is_large else 1300)
-    asked = []
-    monkeypatch.setattr(module, "_no_picture", lambda: asked.append(True) or "")
-    for source in (run.parent, run):
-        with pytest.raises(TracekitError, match="no trace"):
+    sizes = []
+    monkeypatch.setattr(heap, "suit_a_trace_of", sizes.append)
+    for source in (run.parent, run, run / "0.txt", tmp_path / "absent"):
+        with pytest.raises(TracekitError, match=r"no trace|is not a supported trace|does not exist"):
             tracekit.report(source, tmp_path / "out")
-    assert asked == [True, True] * is_large
-    with pytest.raises(TracekitError, match="is not a supported trace"):
-        tracekit.report(run / "0.txt", tmp_path / "out")
-    with pytest.raises(TracekitError, match="does not exist"):
-        tracekit.report(tmp_path / "absent", tmp_path / "out")
-    assert asked == [True, True] * is_large
+    monkeypatch.setattr("sys.argv", ["tracekit", "report", str(run), "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert sizes == [1200, 1200, 600, 0, 1200]
 
 
 @pytest.mark.parametrize("file", ["intervals", "whole.overlap"])

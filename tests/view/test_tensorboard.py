@@ -19,7 +19,7 @@ import pytest
 
 from tests.view.served import CAPTURE, HTTP, contents, listens, serving
 from tracekit.errors import ViewError
-from tracekit.view import tensorboard, tensorboard_server
+from tracekit.view import file_server, tensorboard, tensorboard_server
 
 
 def make_logdir(at: Path, *runs: str) -> Path:
@@ -248,6 +248,48 @@ def test_names_that_are_no_text_are_spelt(tmp_path):
 def test_an_unknown_run_is_refused_with_the_runs_that_there_are(logdir):
     with pytest.raises(ViewError, match=r"holds no run 'gone'; its runs are: train/nested, first run, second$"):
         tensorboard.serve(logdir, run="gone")
+
+
+@pytest.fixture
+def half_broken(tmp_path) -> Path:
+    """A logdir whose newest run is damaged."""
+    at = make_logdir(tmp_path / "log", "whole", "broken")
+    broken = at / "plugins" / "profile" / "broken" / "host.xplane.pb"
+    broken.write_bytes(broken.read_bytes()[:1000])
+    for mirror in ("mirror", "other"):
+        (tmp_path / mirror).mkdir()
+    return at
+
+
+def test_a_damaged_run_beside_others_is_left_out_and_named(half_broken, capsys):
+    mirror = half_broken.parent / "mirror"
+    assert [*tensorboard._link(mirror, tensorboard.find_runs(half_broken), None)] == ["whole"]
+    assert tensorboard_server.runs_in(mirror) == {"whole"}
+    said = capsys.readouterr().err
+    assert "broken/host.xplane.pb is damaged at byte" in said
+    assert said.endswith("Its run is not served.\n")
+    assert [*tensorboard._link(half_broken.parent / "other", tensorboard.find_runs(half_broken), "whole")] == ["whole"]
+
+
+def test_a_damaged_run_that_is_asked_for_or_the_only_one_is_refused(half_broken):
+    runs = tensorboard.find_runs(half_broken)
+    with pytest.raises(ViewError, match=r"is damaged at byte .*, and TensorBoard reads whole files only"):
+        tensorboard._link(half_broken.parent / "mirror", runs, "broken")
+    with pytest.raises(ViewError, match="is damaged at byte"):
+        tensorboard._link(half_broken.parent / "other", {"broken": runs["broken"]}, None)
+
+
+@pytest.mark.parametrize(("port", "is_named"), [("80", True), ("6006", False)])
+def test_the_port_of_http_need_not_be_named(port, is_named):
+    def answered(environ, start_response):
+        start_response("200 OK", [])
+        return []
+
+    statuses = []
+    environ = {"SERVER_PORT": port, "HTTP_HOST": "127.0.0.1", "REQUEST_METHOD": "GET", "PATH_INFO": "/"}
+    tensorboard_server.on_this_machine(answered, "/")(environ, lambda status, headers: statuses.append(status[:3]))
+    assert statuses == ["200" if is_named else "403"]
+    assert ("localhost" in file_server._own_names(int(port))) == is_named
 
 
 def test_a_trace_of_another_profiler_is_answered_with_what_can_show_it(tmp_path):

@@ -23,7 +23,7 @@ def capture_calls(
     trace is then.
 
     Each call ends when all that it returned is ready. Raises CaptureError where the profile does not start, as inside
-    another one.
+    another one, or its trace cannot be written.
     """
     import jax
 
@@ -45,5 +45,8 @@ def capture_calls(
                     jax.block_until_ready(function(*args, **keywords))
             profile.wait_for_work()
         finally:
-            profile.stop(exit_code=0)
+            try:
+                profile.stop(exit_code=0)
+            except OSError as error:  # such as inside another capture, which keeps this one's profiler away
+                raise CaptureError(f"the trace of {name} could not be written: {error}.") from None
     return out

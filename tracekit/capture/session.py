@@ -258,7 +258,9 @@ class Session(ABC):
             self._begin()
 
     def _begin(self) -> None:
-        """Begin the profile, of a stretch too."""
+        """Begin the profile, of a stretch too; in a fork of the script, which may not be one to have devices, none."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             if self.facts is None and self.problem is None:
                 self._start()

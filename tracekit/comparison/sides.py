@@ -12,7 +12,7 @@ import pandas as pd
 from tracekit import remote
 from tracekit.columns import records
 from tracekit.errors import TracekitError, on_damage
-from tracekit.files import REPORT_FILES, SUMMARY, is_saved_report, opened, trace_name
+from tracekit.files import REPORT_FILES, SUMMARY, is_saved_report, opened, resolved, trace_name
 from tracekit.readers import read
 from tracekit.report.build import analyse
 from tracekit.report.load import load
@@ -84,7 +84,7 @@ def _at(path: Path | str, how: Reading) -> tuple[Capture, ...]:
     first = read(path, how.run, how.kinds)
     others = first.runs[1:] if how.run is None else ()  # a file is of one run
     traces = sorted([first, *(read(path, run, how.kinds) for run in others)], key=_age)
-    whole = path if isinstance(path, str) else path.resolve()
+    whole = path if isinstance(path, str) else resolved(path)
     several = len(traces) > 1 or remote.base_name(remote.parent(whole)) == "profile"  # a run by itself
     labels = [f"{_label(path)}/{trace.runs[0]}" if several else _label(path) for trace in traces]
     return tuple(_captured(trace, label, how) for trace, label in zip(traces, labels, strict=True))
@@ -113,7 +113,7 @@ def _saved(location: Path | str) -> Capture:
         if intervals.is_file():
             with opened(intervals) as file:  # Arrow takes names of UTF-8 alone
                 timeline = timeline_of(pd.read_parquet(file))
-        return Capture(place.resolve().name, report, timeline)
+        return Capture(resolved(place).name, report, timeline)
 
 
 def _saved_reports(path: Path | str) -> list[Path | str]:

@@ -22,7 +22,7 @@ from tracekit.analysis.top_ops import DEVICE_NAME_COLUMNS, OPERATION_COLUMNS
 from tracekit.columns import frame, records
 from tracekit.devices import FEW
 from tracekit.errors import TracekitError
-from tracekit.files import FRAMES, REPORT_FILES, SUMMARY, whole_directory
+from tracekit.files import FRAMES, REPORT_FILES, SUMMARY, refuse_foreign, whole_directory
 from tracekit.intervals import Intervals
 from tracekit.report import storage
 from tracekit.report.measures import Measure, Measures
@@ -370,9 +370,11 @@ class Report:
     def save(self, directory: str | os.PathLike[str]) -> Path | str:
         """Write summary.json and the frames into `directory`, and return it; `tracekit.load` gives an equal one.
 
-        They are complete, or what was there before. Raises TracekitError where it cannot be written.
+        They are complete, or what was there before. Raises TracekitError where it cannot be written, or files of others
+        would be lost.
         """
         place = remote.place(directory)
+        refuse_foreign(place, (SUMMARY, FRAMES))
         try:
             with (
                 remote.written(place, last=(SUMMARY,), stale=REPORT_FILES) as out,

@@ -19,8 +19,10 @@ from tracekit.files import (
     SUMMARY,
     file_part,
     is_saved_report,
+    refuse_foreign,
     refuse_inside,
     refuse_unwritable,
+    resolved,
     trace_name,
     whole_directory,
 )
@@ -101,9 +103,7 @@ def report(
             write(result, None, out, progress)
         return result
     if isinstance(source, str | os.PathLike):  # before it is read, which may take minutes
-        place = "reports" if out is None else out
-        refuse_inside(place, source)
-        refuse_unwritable(place, "a report")
+        refuse_out("reports" if out is None else out, source)
     progress("reading")
     of_phases = {"as-phase": phases, "alone": alone, "baseline": baseline}
     of_rows: dict[str, Any] = {"phase": phase, "step": step, "from": start, "to": end, "device": devices}
@@ -252,6 +252,14 @@ def _refuse_beyond_memory(trace: "Trace") -> None:
         )
 
 
+def refuse_out(out: str | os.PathLike[str], source: str | os.PathLike[str]) -> None:
+    """Raise TracekitError where the report of a trace cannot be written into `out`, or what others put there would be
+    lost; the directory is left as it was."""
+    refuse_inside(out, source)
+    refuse_unwritable(out, "a report")
+    refuse_foreign(out, _ENTRIES)
+
+
 def default_directory(trace_path: str | os.PathLike[str], part: str = "") -> Path:
     """`reports/<trace>`, or `reports/<trace>-<part>` for a part of that name."""
     return Path("reports") / "-".join([trace_name(trace_path), *file_part(part)])
@@ -261,7 +269,7 @@ def _same(out: str | os.PathLike[str], source: str | os.PathLike[str]) -> bool:
     """Whether both are one directory."""
     one, other = remote.place(out), remote.place(source)
     if isinstance(one, Path) and isinstance(other, Path):
-        return one.resolve() == other.resolve()
+        return resolved(one) == resolved(other)
     return isinstance(one, str) and isinstance(other, str) and one.rstrip("/") == other.rstrip("/")
 
 
@@ -299,6 +307,7 @@ def write(
     """
     if report.trace.source:
         refuse_inside(out, report.trace.source)
+    refuse_foreign(out, _ENTRIES)
     with remote.written(remote.place(out), last=(SUMMARY,), stale=REPORT_FILES) as directory:
         _write(report, timeline, directory, progress, part)
 

@@ -67,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Send a file, or to HEAD its headers."""
         # A page elsewhere whose name was made to mean this machine must not read the trace (DNS rebinding).
-        names = [f"{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost")]
+        names = _own_names(self.server.server_port)
         origin = self.headers.get("Origin")
         hosts = self.headers.get_all("Host") or [""]  # of several, programs on the way may have believed another one
         if len(hosts) > 1 or hosts[0] not in names or origin not in (None, *(f"http://{name}" for name in names)):
@@ -107,6 +107,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
+
+
+def _own_names(port: int) -> list[str]:
+    """What this machine is called in addresses of the port; browsers leave out that of HTTP (RFC 9110, 7.2)."""
+    ends = [f":{port}", ""] if port == 80 else [f":{port}"]
+    return [f"{host}{end}" for host in ("127.0.0.1", "localhost") for end in ends]
 
 
 def _type(name: str) -> str:

@@ -7,12 +7,15 @@ process serves is a temporary directory of links to the trace, because XProf wri
 
 import importlib.util
 import re
+import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlencode
 
+from tracekit.console import tell
 from tracekit.errors import TracekitError, ViewError
+from tracekit.files import resolved
 from tracekit.units import safe, spelt
 from tracekit.view import server_process, tensorboard_server
 from tracekit.view.file_names import without_directories
@@ -26,10 +29,10 @@ def serve(trace_dir: Path, *, name: str = "", port: int = 6006, run: str | None 
     """Serve the trace, called `name`, until a signal stops it, and print the address that opens a run in the trace
     viewer.
 
-    Takes a logdir (all its runs are served), a run directory, or one `.xplane.pb` file. `port` 0 picks a free one.
-    `run` names the run that the address opens, by default the newest; `browser` opens it in one. Nothing is
-    written beside the trace. Raises ViewError if there is no such trace or run, the port cannot be used, or TensorBoard
-    ends by itself.
+    Takes a logdir (all its runs are served, but those that are damaged, which a line names), a run directory, or one
+    `.xplane.pb` file. `port` 0 picks a free one. `run` names the run that the address opens, by default the newest;
+    `browser` opens it in one. Nothing is written beside the trace. Raises ViewError if there is no such trace or run,
+    the one that is asked for or all are damaged, the port cannot be used, or TensorBoard ends by itself.
     """
     files = find_runs(trace_dir)
     run = None if run is None else spelt(run)
@@ -38,7 +41,7 @@ def serve(trace_dir: Path, *, name: str = "", port: int = 6006, run: str | None 
     _check_installed()
     server_process.check_port(port)
     with server_process.until_stopped(), server_process.temporary_directory() as mirror:
-        _link(mirror, files)
+        files = _link(mirror, files, run)
         # -P: a file of the user's that is called tensorboard.py must not be imported, nor ours of that name.
         command = [sys.executable, "-P", str(_SERVER), str(mirror), server_process.HOST, str(port)]
         with server_process.server("TensorBoard", command, mirror) as (process, address):
@@ -58,7 +61,7 @@ def find_runs(path: Path) -> dict[str, list[Path]]:
     A run below a subdirectory of the logdir is called `subdirectory/run`. A run directory or a file may stand anywhere.
     What is called like a trace file and is none, such as a link to nothing or a pipe, is passed over.
     """
-    path = path.resolve() if ".." in path.parts else path.absolute()
+    path = resolved(path) if ".." in path.parts else path.absolute()
     if path.is_file() and path.name.endswith(SUFFIX):
         return {spelt(path.parent.name): [path]}
     if files := sorted(filter(Path.is_file, path.glob(f"*{SUFFIX}"))):
@@ -112,20 +115,36 @@ def _check_installed() -> None:
     )
 
 
-def _link(mirror: Path, runs: dict[str, list[Path]]) -> None:
-    """Make `mirror` a logdir of links to the trace files, and of copies of those that name files elsewhere.
+def _link(mirror: Path, runs: dict[str, list[Path]], asked_for: str | None = None) -> dict[str, list[Path]]:
+    """Make `mirror` a logdir of links to the trace files, and of copies of those that name files elsewhere; gives the
+    runs that are there. One that is damaged is left out and told, unless it was `asked_for` or is the last that is
+    left: then raises ViewError.
 
     A file may change while it is served. Where the server may write elsewhere then, all are copied.
     """
     with ThreadPoolExecutor(1) as thread:  # which it leaves confined
         is_confined = thread.submit(tensorboard_server.confine, str(mirror)).result()
+    served: dict[str, list[Path]] = {}
+    damaged: list[ViewError] = []
     for run, files in runs.items():
         subdirectory, _, name = run.rpartition("/")
         directory = mirror / subdirectory / "plugins" / "profile" / name
         directory.mkdir(parents=True)
-        for file in files:
-            content, is_changed = without_directories(file)
-            if is_confined and not is_changed:
-                (directory / spelt(file.name)).symlink_to(file.resolve())
-            else:
-                (directory / spelt(file.name)).write_bytes(content)
+        try:
+            for file in files:
+                content, is_changed = without_directories(file)
+                if is_confined and not is_changed:
+                    (directory / spelt(file.name)).symlink_to(file.resolve())
+                else:
+                    (directory / spelt(file.name)).write_bytes(content)
+            served[run] = files
+        except ViewError as error:
+            shutil.rmtree(directory)
+            damaged.append(error)
+            if run == asked_for:
+                raise
+    if damaged and not served:
+        raise damaged[-1]
+    for reason in damaged:
+        tell(f"tracekit: {reason}. Its run is not served.")
+    return served

@@ -98,7 +98,7 @@ def on_this_machine(application: Application, prefix: str) -> Application:
     """
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Answer:
-        names = [f"{host}:{environ['SERVER_PORT']}" for host in ("127.0.0.1", "localhost")]
+        names = _own_names(environ["SERVER_PORT"])
         origin = environ.get("HTTP_ORIGIN")
         if environ.get("HTTP_HOST") not in names or origin not in (None, *(f"http://{name}" for name in names)):
             return _refuse(HTTPStatus.FORBIDDEN, start_response)
@@ -109,6 +109,12 @@ def on_this_machine(application: Application, prefix: str) -> Application:
         return application(environ, start_response)
 
     return guarded
+
+
+def _own_names(port: str) -> list[str]:
+    """What this machine is called in addresses of the port; browsers leave out that of HTTP (RFC 9110, 7.2)."""
+    ends = [f":{port}", ""] if port == "80" else [f":{port}"]
+    return [f"{host}{end}" for host in ("127.0.0.1", "localhost") for end in ends]
 
 
 def in_mirror(application: Application, runs: frozenset[str]) -> Application:
