@@ -143,7 +143,7 @@ def test_edges_are_merged_where_the_loop_is_compiled_as_they_are_sorted_else(man
         patch.setattr(iv, "_MERGED_FROM", 0)
         by_merging = iv.depth(*many), iv.cells(*many)
     edges = 2 * sum(len(iv.union(rows)) for rows in many)
-    assert asked == [(iv.merge_edges, edges, False)] * 2
+    assert [each for each in asked if each[0] is iv.merge_edges] == [(iv.merge_edges, edges, False)] * 2
     for one, other in zip((*by_sorting[0], *by_sorting[1]), (*by_merging[0], *by_merging[1]), strict=True):
         assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
 
@@ -173,6 +173,50 @@ def test_long_sets_are_joined_and_met_by_a_loop_as_short_ones_are_by_columns(is_
     assert met.tolist() == merged_form(points(a) & points(b))
     assert again.tolist() == merged_form(points(a))
     assert (joined.dtype, met.dtype) == (np.int64, np.int64)
+
+
+@given(a=sets, b=sets)
+def test_a_loop_measures_sets_as_columns_do(a, b):
+    windows = np.concatenate([b, b[:, ::-1]])
+    for is_compiled in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(iv, "loop", lambda function, *_, **__: compiled(function) if is_compiled else function)  # noqa: B023
+            for rows in (a, a + 40, iv.union(a), iv.union(a + 40)):
+                held = [len(points(rows) & set(range(*window))) for window in windows.tolist()]
+                assert iv.within(rows, windows).tolist() == held
+                assert (iv.total(rows), type(iv.total(rows))) == (len(points(rows)), int)
+                assert iv.union(rows).tolist() == merged_form(points(rows))
+
+
+@given(sets)
+def test_the_loops_tell_what_is_merged(a):
+    for rows in (a, iv.union(a), a + 40, iv.union(a + 40)):
+        is_merged = rows.tolist() == merged_form(points(rows))
+        lengths = np.full(1, 99)
+        assert iv.are_merged(rows) == is_merged
+        assert iv.lengths_inside(rows, np.array([[-50, 90]]), lengths) == is_merged
+        assert lengths.tolist() == [len(points(rows))] * is_merged + [99] * (not is_merged)
+        exact = is_merged and (not len(rows) or rows[0, 0] >= 0)
+        assert iv.length_of_merged(rows) == (len(points(rows)) if exact else -1)
+
+
+def test_lengths_that_are_no_int64_are_summed_exactly(ran):
+    ends = np.iinfo(np.int64)
+    rows = np.array([[ends.min, -5], [5, ends.max]])
+    assert iv.total(rows) == ends.max - ends.min - 10
+    assert ran[0] is iv.length_of_merged
+
+
+@pytest.mark.parametrize("how", ["in columns", "read-only"])
+def test_columns_of_another_layout_take_no_loop_of_their_own(ran, how):
+    rows = np.array([[0, 2], [3, 5]])
+    other = np.asfortranarray(rows) if how == "in columns" else rows.copy()
+    other.flags.writeable = how == "in columns"
+    assert iv.within(other, rows).tolist() == [2, 2]
+    assert iv.within(rows, other).tolist() == [2, 2]
+    assert iv.total(other) == 4
+    assert iv.intersection(other, rows + 1).tolist() == [[1, 2], [4, 5]]
+    assert not {iv.lengths_inside, iv.length_of_merged, iv.intersect_rows} & {*ran}
 
 
 @given(sets)
@@ -208,11 +252,11 @@ def test_a_set_that_is_far_shorter_than_the_other_is_looked_up_in_it(ran, short)
     assert (iv.intersect_rows in ran) == (not short)
 
 
-def test_short_sets_take_no_loop(ran, monkeypatch):
+def test_short_sets_are_joined_by_no_loop(ran, monkeypatch):
     monkeypatch.setattr(iv, "_LONG", 4)
     rows = np.array([[0, 2], [3, 5], [1, 4]])
-    assert iv.intersection(rows, rows).tolist() == iv.union(rows).tolist() == [[0, 5]]
-    assert not ran
+    assert iv.union(rows).tolist() == [[0, 5]]
+    assert iv.merge_rows not in ran
 
 
 def test_what_memory_held_before_edges_are_merged_into_it_counts_for_nothing():

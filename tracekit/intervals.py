@@ -6,7 +6,7 @@ Touching intervals are one interval; an empty interval [a, a) holds nothing and 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,8 @@ _MERGED_FROM, _MOST_MERGED = 500_000, 32
 # beside the rows. Of two sets the shorter is looked up in the other, row by row, if that has so many times its length.
 _LONG, _LOOKED_UP = 1 << 16, 32
 _NEVER = np.iinfo(np.int64).max
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def intervals(starts: ArrayLike, ends: ArrayLike) -> Intervals:
@@ -83,8 +85,26 @@ def merge_rows(rows: Intervals, merged: Intervals) -> int:
 
 def _merged(rows: Intervals) -> bool:
     """Whether the rows are sorted, disjoint, not touching and not empty: their edges, one after the other, grow."""
+    if (is_merged := _quick(are_merged, rows)) is not are_merged:
+        return bool(is_merged(rows))
     edges = rows.ravel()
     return bool((edges[1:] > edges[:-1]).all())
+
+
+def are_merged(rows: Intervals) -> bool:
+    """See `_merged`."""
+    for i in range(len(rows)):  # noqa: SIM110 - numba knows no generator
+        if rows[i, 1] <= rows[i, 0] or (i > 0 and rows[i, 0] <= rows[i - 1, 1]):
+            return False
+    return True
+
+
+def _quick(function: F, *sets: Intervals) -> F:
+    """A loop over sets, compiled if the code of loops is there already: of the short sets of thousands of devices each
+    pass of numpy takes longer to begin than the loop to end. Itself for columns of another layout, for each of which it
+    would be compiled anew."""
+    are_usual = all(rows.flags.c_contiguous and rows.flags.writeable for rows in sets)
+    return loop(function, sum(map(len, sets)), is_worth_starting=False) if are_usual else function
 
 
 def cells(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
@@ -191,8 +211,8 @@ def merge_edges(
 def intersection(a: Intervals, b: Intervals) -> Intervals:
     """What both sets hold, merged."""
     few, many = sorted((union(a), union(b)), key=len)
-    if len(few) >= _LONG and len(few) * _LOOKED_UP > len(many):
-        intersect = loop(intersect_rows, len(many), is_worth_starting=False)
+    if len(few) * _LOOKED_UP > len(many):
+        intersect = _quick(intersect_rows, few, many)
         if intersect is not intersect_rows:
             both = np.empty((intersect(few, many, EMPTY), 2), np.int64)
             intersect(few, many, both)
@@ -244,8 +264,21 @@ def clip(a: Intervals, window: tuple[int, int]) -> Intervals:
 
 def total(a: Intervals) -> int:
     """The length of the union of `a`: overlaps count once. A Python int, so sums over devices cannot overflow."""
+    if (measure := _quick(length_of_merged, a)) is not length_of_merged and (length := measure(a)) >= 0:
+        return int(length)
     merged = union(a)
     return sum_exactly(merged[:, 1] - merged[:, 0])
+
+
+def length_of_merged(rows: Intervals) -> int:
+    """The length of rows that are merged; -1 where they are not, or begin below 0: it may be no int64 then."""
+    length = 0
+    for i in range(len(rows)):
+        before = rows[i - 1, 1] if i > 0 else -1
+        if rows[i, 1] <= rows[i, 0] or rows[i, 0] <= before:
+            return -1
+        length += rows[i, 1] - rows[i, 0]
+    return length
 
 
 def inside(a: Intervals, windows: Intervals) -> Intervals:
@@ -259,6 +292,10 @@ def inside(a: Intervals, windows: Intervals) -> Intervals:
 
 def within(a: Intervals, windows: Intervals) -> NDArray[np.int64]:
     """The length of the union of `a` inside each row of `windows`, shape (len(windows),)."""
+    if (measure := _quick(lengths_inside, a, windows)) is not lengths_inside:
+        lengths = np.empty(len(windows), np.int64)
+        if measure(a, windows, lengths):
+            return lengths
     merged = union(a)
     if len(merged) == 0:
         return np.zeros(len(windows), np.int64)
@@ -270,6 +307,25 @@ def within(a: Intervals, windows: Intervals) -> NDArray[np.int64]:
         return before[at] - np.where(at > 0, past, 0)
 
     return held_until(np.maximum(windows[:, 1], windows[:, 0])) - held_until(windows[:, 0])
+
+
+def lengths_inside(rows: Intervals, windows: Intervals, lengths: NDArray[np.int64]) -> bool:
+    """Whether the rows are merged: then `lengths` (n,) are those that they have inside each of the `windows`."""
+    before = np.zeros(len(rows) + 1, np.int64)
+    for i in range(len(rows)):
+        if rows[i, 1] <= rows[i, 0] or (i > 0 and rows[i, 0] <= rows[i - 1, 1]):
+            return False
+        before[i + 1] = before[i] + rows[i, 1] - rows[i, 0]
+    for k in range(len(windows)):
+        start, end = windows[k, 0], max(windows[k, 0], windows[k, 1])
+        first = np.searchsorted(rows[:, 0], start, side="right")
+        last = np.searchsorted(rows[:, 0], end, side="right")
+        lengths[k] = before[last] - before[first]
+        if first > 0:
+            lengths[k] += max(rows[first - 1, 1] - start, 0)
+        if last > 0:
+            lengths[k] -= max(rows[last - 1, 1] - end, 0)
+    return True
 
 
 def ranges(first: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:

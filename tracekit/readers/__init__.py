@@ -600,7 +600,7 @@ def _results(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Iterator[
     if executor and divided:
         # A worker may have started in another directory.
         places = [_place(file, tree) if is_fetched_there else str(file.absolute()) for file in divided]
-        types = [_type_of(file, origin).name for file in divided]
+        types = [origin.type_of(file).name for file in divided]
         # What is left of a reduced trace is small, and packing it would take a third of the time of reading it.
         is_packed = reduced is None or not isinstance(executor, executors.Processes)
         tasks = [
@@ -612,7 +612,7 @@ def _results(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> Iterator[
     # One after the other: what of it holds no lock of Python runs on threads inside of each. Beside each other, a
     # thousand summaries and 64 XSpaces of 4 MB took 15 % longer, and three XSpaces of 85 MB as long.
     for file in origin.each[len(divided) :]:
-        yield _result(partial(_host_trace, file_type=_type_of(file, origin), steps=steps, reduced=reduced), file)
+        yield _result(partial(_host_trace, file_type=origin.type_of(file), steps=steps, reduced=reduced), file)
 
 
 def _place(file: Path, tree: remote.Tree) -> str:
@@ -646,25 +646,18 @@ def _expected_bytes(origin: find.TraceFiles, tree: remote.Tree, how: _How) -> fl
     by their sizes, or of a store, where these are not known, each as much."""
     by_type: dict[str, list[Path]] = {}
     for file in origin.each:
-        by_type.setdefault(_type_of(file, origin).name, []).append(file)
+        by_type.setdefault(origin.type_of(file).name, []).append(file)
     expected = 0.0
     for files in by_type.values():
         sizes = [1 if tree.url else max(sum(part.stat().st_size for part in origin.parts(file)), 1) for file in files]
         # The largest one: a host that only coordinates has spans, and no rows of devices.
         for size, file in sorted(zip(sizes, files, strict=True), key=lambda each: -each[0]):
             tree.complete(origin.parts(file))
-            result = _result(partial(_host_trace, file_type=_type_of(file, origin), steps=how.steps), file)
+            result = _result(partial(_host_trace, file_type=origin.type_of(file), steps=how.steps), file)
             if isinstance(result, HostTrace):
                 expected += result.trace.frame_bytes * sum(sizes) / size
                 break
     return expected
-
-
-def _type_of(file: Path, origin: find.TraceFiles) -> FileType:
-    """The type of one of the files of a run."""
-    if file in origin.summaries:
-        return SUMMARY
-    return formats.CHROME if file in origin.json else origin.file_type
 
 
 def _divided(origin: find.TraceFiles, executor: Executor, is_reduced: bool) -> Sequence[Path]:
