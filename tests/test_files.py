@@ -13,6 +13,7 @@ import pytest
 from tracekit import files
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, replaced, trace_name, write_all
+from tracekit.report.figures.drawing import Drawing
 
 
 @pytest.mark.parametrize(
@@ -421,10 +422,10 @@ def test_what_others_called_like_a_reports_files_is_not_lost(tmp_path, entry):
     assert texts(tmp_path) == mine
 
 
-@pytest.mark.parametrize("entry", ["frames/1.png", "frames/deep/own.parquet", "report.html/1"])
+@pytest.mark.parametrize("entry", ["frames/1.png", "frames/mine.parquet", "frames/deep/own.parquet", "report.html/1"])
 def test_what_others_put_among_the_files_of_a_saved_report_is_not_lost(tmp_path, entry):
-    report_of_others(tmp_path, "frames/whole.partition.parquet")
-    (tmp_path / "summary.json").write_text('{"schema": 2, "trace": {}}')
+    report_of_others(tmp_path, "frames/whole.partition.parquet", "frames/.DS_Store")
+    (tmp_path / "summary.json").write_text('{"schema": 2, "trace": {}, "report": {"frames": {"whole.partition": {}}}}')
     files.refuse_foreign(tmp_path, OWN)
     report_of_others(tmp_path, entry)
     with pytest.raises(TracekitError, match=f"holds {entry.rpartition('/')[0]}"):
@@ -443,3 +444,21 @@ def test_nothing_behind_a_link_of_a_saved_report_is_refused(tmp_path):
     (tmp_path / "out" / "frames").symlink_to(tmp_path / "of others")
     files.refuse_foreign(tmp_path / "out", OWN)
     files.refuse_foreign(tmp_path / "no such directory", OWN)
+
+
+def test_a_picture_that_tracekit_drew_is_not_of_others(tmp_path):
+    picture = Drawing(figsize=(1, 1)).encoded("png")
+    (tmp_path / "gantt.png").write_bytes(picture)
+    files.refuse_foreign(tmp_path, ("gantt.png",))
+    (tmp_path / "gantt.png").write_bytes(picture.replace(files.DRAWN, b"Software\0tracedog"))
+    with pytest.raises(TracekitError, match=r"holds gantt\.png"):
+        files.refuse_foreign(tmp_path, ("gantt.png",))
+
+
+def test_the_draft_of_a_killed_process_goes_that_held_a_draft_of_its_own(tmp_path):
+    out = tmp_path / "out"
+    for number, held in enumerate([".frames.0123456789abcdef", ".frames.of others", "frames"]):
+        (tmp_path / f".out.abcd123{number}" / held).mkdir(parents=True)
+    with files.whole_directory(out, NAMES, "last.json") as draft:
+        fill(draft, "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.abcd1231", "out"]

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import fcntl
+import json
 import os
 import re
 import secrets
@@ -26,6 +27,9 @@ SUMMARY, FRAMES = "summary.json", "frames"
 _FRAME = "whole.partition.parquet"
 # Those files below a directory.
 REPORT_FILES = (SUMMARY, f"{FRAMES}/*.parquet")
+# What the head of a picture says that tracekit has drawn: a chunk of PNG.
+SOFTWARE = "tracekit"
+DRAWN = f"Software\0{SOFTWARE}".encode()
 # How a report's summary.json begins; that of another program does not.
 _REPORT = re.compile(rb'\s*\{\s*"schema":\s*\d+,\s*"trace":')
 # What the names of drafts end in, of a directory as tempfile has it.
@@ -156,16 +160,34 @@ def _foreign(place: Path, name: str, is_ours: bool) -> str:
     """What of the entry called so is not of a report, "" where all is; nothing behind a link would be lost."""
     entry = place / name
     if not is_ours:
-        return name if os.path.lexists(entry) else ""
+        return name if os.path.lexists(entry) and not _is_drawn(entry) else ""
     if entry.is_symlink() or not entry.is_dir():
         return ""
     if name != FRAMES:
         return name
+    known = _frames(place)
     with suppress(OSError):
         for frame in sorted(entry.iterdir()):
-            if frame.suffix != ".parquet" or frame.is_dir():
+            is_own = frame.suffix == ".parquet" if known is None else frame.name in known
+            if frame.is_dir() or not (is_own or frame.name.startswith(".")):  # as systems leave, such as .DS_Store
                 return f"{name}/{frame.name}"
     return ""
+
+
+def _frames(place: Path) -> set[str] | None:
+    """The names of the files of a saved report's frames, None where its summary.json does not tell them."""
+    try:
+        return {f"{name}.parquet" for name in json.loads(regular_bytes(place / SUMMARY))["report"]["frames"]}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def _is_drawn(path: Path) -> bool:
+    """Whether a file is a picture that tracekit has drawn, which says so."""
+    try:
+        return DRAWN in regular_bytes(path, first=200)
+    except OSError:
+        return False
 
 
 def _has_draft(folder: Path, name: str) -> bool:
@@ -314,7 +336,7 @@ def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path
     start = _start(out.name)
     for stale in _stale(beside, start, _OF_DIRECTORY):
         with suppress(FileNotFoundError):  # who exchanged it for the directory has removed it meanwhile
-            if all(name in own or _is_same(stale / name, out / name) for name in os.listdir(stale)):
+            if all(_is_of_draft(name, own) or _is_same(stale / name, out / name) for name in os.listdir(stale)):
                 shutil.rmtree(stale, ignore_errors=True)
     with _locked_draft(lambda: Path(tempfile.mkdtemp(prefix=start, dir=beside))) as draft:
         try:
@@ -332,6 +354,14 @@ def whole_directory(out: Path, own: Collection[str], last: str) -> Iterator[Path
                     _move_entries(draft, out, own, last)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+def _is_of_draft(name: str, own: Collection[str]) -> bool:
+    """Whether a draft of a directory may hold an entry called so: one of its `own`, or the draft of one of these."""
+    if name in own:
+        return True
+    starts = [start for each in own if name.startswith(start := _start(each))]
+    return any(_OF_FILE.fullmatch(name[len(start) :]) for start in starts)
 
 
 def _is_made_alike(draft: Path, out: Path) -> bool:

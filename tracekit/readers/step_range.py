@@ -42,9 +42,11 @@ class Steps(tuple[int, int]):
         first, last = self
         return max(first - self.around, 0), last + self.around
 
-
-class _WithContext(Steps):
-    around = 1
+    def reading(self, around: int) -> "Steps":
+        """The same steps with so many around them."""
+        steps = Steps(self)
+        steps.around = around
+        return steps
 
 
 def parse(text: str) -> Steps:
@@ -72,7 +74,7 @@ def note(steps: Steps) -> str:
 def with_context(steps: tuple[int, int]) -> Steps:
     """The steps with one before and one behind: what is launched in one may run in the next, and where a step ended
     tells where the next began."""
-    return _WithContext(checked(steps))
+    return checked(steps).reading(around=1)
 
 
 def held(trace: Trace, steps: Steps) -> set[int]:
@@ -124,6 +126,39 @@ def only(trace: Trace, path: Path, steps: Steps) -> Trace:
         reason = f"work that they launched runs in the time of {named(steps)}"
         notes = (*notes, f"Of {path.name} {_named(first, last)} were read: {reason}.")
     return trace.changed(notes=notes, **{name: table.reset_index(drop=True) for name, table in frames.items()})
+
+
+def wider(trace: Trace, steps: Steps) -> Steps | None:
+    """The steps with twice as many around them, where a device of a `trace` of several files may have worked longer in
+    the time of those asked for than was read of it; None where all of that was read, or so many already.
+
+    A file is read with what its own devices ran in the time of its own steps. Those of a rank that is ahead of others
+    run later ones while others are still in these; and so may the collectives of a device, on a lane of their own.
+    """
+    if not 0 < steps.around < _MOST_FURTHER:
+        return None
+    number = _numbers(trace.spans)
+    marks, _ = _marked(trace.spans, number, Path(trace.source), steps)
+    asked = _Launched(trace, marks).of(*steps)
+    clock_of = dict(zip(trace.hosts["host"].astype(str), trace.hosts["clock"].astype(str), strict=True))
+    rows = trace.events[["host", "device", "lane", "kind", "start_ps", "end_ps"]]
+    rows = rows.assign(clock=rows["host"].map(clock_of))
+    of_asked = rows[asked].groupby("clock", observed=True)
+    window = pd.DataFrame({"asked_from": of_asked["start_ps"].min(), "asked_to": of_asked["end_ps"].max()})
+    collective = rows[(rows["kind"] == Kind.COLLECTIVE.value).to_numpy(bool)]
+    has_before, has_behind = (
+        {*trace.spans["host"][mask].unique()} for mask in ((number >= 0) & (number < steps[0]), number > steps[1])
+    )
+    for each, keys in ((rows, ["host", "device"]), (collective, ["host", "device", "lane"])):
+        of = each.groupby([*keys, "clock"], observed=True)
+        read = pd.DataFrame({"from": of["start_ps"].min(), "to": of["end_ps"].max()}).reset_index()
+        read = read.join(window, on="clock")
+        host = read["host"].astype(str)
+        is_short = host.isin(has_before) & (read["from"] > read["asked_from"])
+        is_short |= host.isin(has_behind) & (read["to"] < read["asked_to"])
+        if is_short.any():
+            return steps.reading(2 * steps.around)
+    return None
 
 
 class _Launched:

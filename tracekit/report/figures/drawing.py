@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tracekit import remote, units
 from tracekit.errors import TracekitError
-from tracekit.files import replaced
+from tracekit.files import SOFTWARE, replaced
 from tracekit.report.palette import THEMES
 
 # Bundled with matplotlib, so that a figure looks the same on every machine.
@@ -49,7 +49,7 @@ STYLE: dict[Any, Any] = {
 }
 # No dates and no versions: the same figure gives the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
-    "png": {"Software": None},
+    "png": {"Software": SOFTWARE},
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
