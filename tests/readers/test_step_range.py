@@ -357,6 +357,25 @@ def test_steps_that_some_files_lack_are_told_as_that_and_not_as_damage(job, step
     assert str(refused.value) == f"{job} is not whole: {told} {remedy}"
 
 
+def test_steps_in_which_no_device_works_are_read_as_those_in_which_some_do(tmp_path):
+    for host in range(2):
+        mark = {"ph": "X", "pid": 701, "tid": 1, "dur": 5, "name": "train"}
+        steps = [{**mark, "ts": 10 * step, "args": {"step_num": str(step)}} for step in range(4)]
+        row = {"ph": "X", "pid": 2, "tid": 13, "ts": 1, "dur": 2, "name": "gemm", "args": {"hlo_op": "dot.3"}}
+        document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}}
+        names = [
+            {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
+            for pid, name in ((2, "/device:GPU:0"), (701, "/host:CPU"))
+        ]
+        stream = {"ph": "M", "pid": 2, "tid": 13, "name": "thread_name", "args": {"name": "Stream #13(Compute)"}}
+        thread = {"ph": "M", "pid": 701, "tid": 1, "name": "thread_name", "args": {"name": "python"}}
+        document["traceEvents"] = [*names, stream, thread, row, *steps]
+        (tmp_path / f"host{host}.trace.json.gz").write_bytes(gzip.compress(json.dumps(document).encode()))
+    trace = read(tmp_path, steps=step_range.with_context((3, 3)))
+    assert not len(trace.events)
+    assert {*trace.spans["step"].dropna()} == {2, 3}
+
+
 def test_steps_that_no_file_holds_are_a_note_where_others_are_there_and_else_refused(job):
     trace = read(job, steps=(3, 3), strict=True)
     assert not any("no file holds" in note for note in trace.notes)

@@ -141,9 +141,8 @@ def read(
     return trace
 
 
-def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How, fewer: int = 0) -> Trace:
-    """The trace in the files of `origin`, which `find` gave for what lies in `tree`; read with fewer steps around those
-    asked for, it had so many rows."""
+def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How) -> Trace:
+    """The trace in the files of `origin`, which `find` gave for what lies in `tree`."""
     files = len(origin.each) + len(origin.unreadable)
     origin = _read_once(origin, tree, how.executor)
     how = how._replace(reduction=_needed_reduction(origin, tree, how))
@@ -185,8 +184,8 @@ def _run(tree: remote.Tree, origin: find.TraceFiles, how: _How, fewer: int = 0) 
         return merge.merge(traces, size if tree.path.is_dir() else None, machines or None, is_last_use=True)
 
     trace = _guarded(merged, tree.path)
-    if how.steps and len(hosts) > 1 and len(trace.events) > fewer and (steps := step_range.wider(trace, how.steps)):
-        return _run(tree, origin, how._replace(steps=steps), len(trace.events))
+    if how.steps and len(hosts) > 1 and (steps := step_range.wider(trace, how.steps)):
+        return _run(tree, origin, how._replace(steps=steps))
     absent = [name for name in machines if name not in set(trace.hosts["host"])]
     if absent and len(trace.hosts) + len(absent) == len(machines):  # hosts are called as their files are
         if tree.path.is_dir() and Loss.RANKS not in {*trace.losses["what"]}:

@@ -32,9 +32,11 @@ _Thread = tuple[str, str, str]
 
 
 class Steps(tuple[int, int]):
-    """The first and the last step that are asked for; so many more are read `around` them, on each side."""
+    """The first and the last step that are asked for; so many more are read `around` them, on each side, and further
+    ones of which work runs in their time, and `beyond` that so many ps before and behind."""
 
     around = 0
+    beyond = (0, 0)
 
     @property
     def read(self) -> tuple[int, int]:
@@ -42,10 +44,10 @@ class Steps(tuple[int, int]):
         first, last = self
         return max(first - self.around, 0), last + self.around
 
-    def reading(self, around: int) -> "Steps":
-        """The same steps with so many around them."""
+    def reading(self, around: int, beyond: tuple[int, int] = (0, 0)) -> "Steps":
+        """The same steps with so many around them, and so much time beyond theirs."""
         steps = Steps(self)
-        steps.around = around
+        steps.around, steps.beyond = around, beyond
         return steps
 
 
@@ -129,35 +131,44 @@ def only(trace: Trace, path: Path, steps: Steps) -> Trace:
 
 
 def wider(trace: Trace, steps: Steps) -> Steps | None:
-    """The steps with twice as many around them, where a device of a `trace` of several files may have worked longer in
-    the time of those asked for than was read of it; None where all of that was read, or so many already.
+    """The steps with the time beyond theirs in which a device of a `trace` of several files may have worked on what was
+    not read of it; None where all was read, or that time is in them already.
 
     A file is read with what its own devices ran in the time of its own steps. Those of a rank that is ahead of others
     run later ones while others are still in these; and so may the collectives of a device, on a lane of their own.
     """
-    if not 0 < steps.around < _MOST_FURTHER:
+    if not steps.around or any(steps.beyond):
         return None
     number = _numbers(trace.spans)
     marks, _ = _marked(trace.spans, number, Path(trace.source), steps)
-    asked = _Launched(trace, marks).of(*steps)
     clock_of = dict(zip(trace.hosts["host"].astype(str), trace.hosts["clock"].astype(str), strict=True))
     rows = trace.events[["host", "device", "lane", "kind", "start_ps", "end_ps"]]
     rows = rows.assign(clock=rows["host"].map(clock_of))
-    of_asked = rows[asked].groupby("clock", observed=True)
-    window = pd.DataFrame({"asked_from": of_asked["start_ps"].min(), "asked_to": of_asked["end_ps"].max()})
-    collective = rows[(rows["kind"] == Kind.COLLECTIVE.value).to_numpy(bool)]
+    asked = rows[_Launched(trace, marks).of(*steps)]
+    if not len(asked):
+        return None
+    window, of_host = (
+        pd.DataFrame({"from": each["start_ps"].min(), "to": each["end_ps"].max()})
+        for each in (asked.groupby(by, observed=True) for by in ("clock", ["host", "clock"]))
+    )
+    window = window.rename(columns={"from": "from_all", "to": "to_all"})
+    own = of_host.reset_index().join(window, on="clock")
+    beyond = int((own["from"] - own["from_all"]).max()), int((own["to_all"] - own["to"]).max())
+    if not any(beyond):
+        return None
     has_before, has_behind = (
         {*trace.spans["host"][mask].unique()} for mask in ((number >= 0) & (number < steps[0]), number > steps[1])
     )
+    collective = rows[(rows["kind"] == Kind.COLLECTIVE.value).to_numpy(bool)]
     for each, keys in ((rows, ["host", "device"]), (collective, ["host", "device", "lane"])):
         of = each.groupby([*keys, "clock"], observed=True)
-        read = pd.DataFrame({"from": of["start_ps"].min(), "to": of["end_ps"].max()}).reset_index()
+        read = pd.DataFrame({"first": of["start_ps"].min(), "last": of["end_ps"].max()}).reset_index()
         read = read.join(window, on="clock")
         host = read["host"].astype(str)
-        is_short = host.isin(has_before) & (read["from"] > read["asked_from"])
-        is_short |= host.isin(has_behind) & (read["to"] < read["asked_to"])
+        is_short = host.isin(has_before) & (read["first"] > read["from_all"])
+        is_short |= host.isin(has_behind) & (read["last"] < read["to_all"])
         if is_short.any():
-            return steps.reading(2 * steps.around)
+            return steps.reading(steps.around, beyond)
     return None
 
 
@@ -180,15 +191,15 @@ class _Launched:
     def reaching_into(self, steps: Steps) -> tuple[int, int]:
         """The first and the last of the steps read around those asked for, or of more: before these, as many as
         launched what still runs in the time of the asked ones, which begin when it ends; behind them, as many as
-        launched a collective that runs then, without which devices would seem idle."""
+        launched what else would not be read of that time: devices would seem idle then."""
         first, last = steps.read
         runs, called, numbers = self._in_time_of(steps), self._called(), self.marks["number"]
-        collective = (self.events["kind"] == Kind.COLLECTIVE.value).to_numpy(bool)
         for _ in range(_MOST_FURTHER):
-            missing = runs & ~self.of(first, last)
+            inside = self.of(first, last)
             begin, end = self._host_times(first, last)
             lower, higher = numbers[numbers < first], numbers[numbers > last]
-            is_before, is_behind = missing & (called < begin), missing & collective & (called >= end)
+            is_before = runs & ~inside & (called < begin)
+            is_behind = runs & ~inside & ~_beside(self.events, inside) & (called >= end)
             wider = (
                 int(lower.max()) if len(lower) and is_before.any() else first,
                 int(higher.min()) if len(higher) and is_behind.any() else last,
@@ -199,7 +210,8 @@ class _Launched:
         return first, last
 
     def _in_time_of(self, steps: Steps) -> Mask:
-        """Which rows run between the end of the step before those asked for and the end of these, on their host."""
+        """Which rows run between the end of the step before those asked for and the end of these, on their host, or in
+        the time beyond."""
         asked, before = self.of(*steps), np.zeros(len(self.events), bool)
         if steps.read[0] < steps[0]:
             before = self.of(steps.read[0], steps[0] - 1)
@@ -210,7 +222,8 @@ class _Launched:
             low = start[asked & mine].min()
             if (before & mine).any():
                 low = min(low, end[before & mine].max())
-            runs[mine] = (start[mine] < end[asked & mine].max()) & (end[mine] > low)
+            high = end[asked & mine].max() + steps.beyond[1]
+            runs[mine] = (start[mine] < high) & (end[mine] > low - steps.beyond[0])
         return runs
 
     def _host_times(self, first: int, last: int) -> tuple[int, int]:
