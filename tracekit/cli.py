@@ -407,7 +407,7 @@ def report(
         steps = _steps(only_steps)
         timeline = None
         if not saved:
-            refuse_out("reports" if out is None else out, source)  # before it is read, which may take minutes
+            refuse_out(out, source)  # before it is read, which may take minutes
             of_phases = {"as-phase": as_phase, "alone": alone, "baseline": baseline}
             of_rows: dict[str, Any] = {"phase": phase, "step": step, "from": start, "to": end, "device": device}
             how = reduction(reduce, {**of_phases, **of_rows, "kinds": kinds, "only-steps": steps})

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -172,21 +173,28 @@ def test_a_report_of_few_steps_has_the_figures_that_the_whole_trace_gives_them(s
         pd.testing.assert_frame_equal(analyse(path, steps=(2, 2)).whole.partition, of_step)
 
 
+# What JAX's JSON calls a GPU with two streams, and a thread of the host.
+JAX_NAMES = (
+    {"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "/device:GPU:0"}},
+    {"ph": "M", "pid": 2, "tid": 13, "name": "thread_name", "args": {"name": "Stream #13(Compute)"}},
+    {"ph": "M", "pid": 2, "tid": 20, "name": "thread_name", "args": {"name": "Stream #20(Compute)"}},
+    {"ph": "M", "pid": 701, "name": "process_name", "args": {"name": "/host:CPU"}},
+    {"ph": "M", "pid": 701, "tid": 1, "name": "thread_name", "args": {"name": "python"}},
+)
+
+
+def write_host(path, events):
+    """Write JAX's JSON of a host."""
+    document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": [*JAX_NAMES, *events]}
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+
+
 def lagging_job(path, draw, hosts, slowest=1):
     """Write the files of hosts with one GPU each, in JAX's JSON, whose collectives run on a stream that falls behind
     the host by several steps; the kernels of the last one take `slowest` times as long. Gives how many steps there
     are."""
     steps = int(draw.integers(5, 9))
-    events = [
-        [
-            {"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "/device:GPU:0"}},
-            {"ph": "M", "pid": 2, "tid": 13, "name": "thread_name", "args": {"name": "Stream #13(Compute)"}},
-            {"ph": "M", "pid": 2, "tid": 20, "name": "thread_name", "args": {"name": "Stream #20(Compute)"}},
-            {"ph": "M", "pid": 701, "name": "process_name", "args": {"name": "/host:CPU"}},
-            {"ph": "M", "pid": 701, "tid": 1, "name": "thread_name", "args": {"name": "python"}},
-        ]
-        for _ in range(hosts)
-    ]
+    events: list[list[dict[str, Any]]] = [[] for _ in range(hosts)]
     now, free, number = [10] * hosts, {13: [20] * hosts, 20: [20] * hosts}, 0
     for step in range(steps):
         begun = [*now]
@@ -219,8 +227,7 @@ def lagging_job(path, draw, hosts, slowest=1):
         now = [time + 1 for time in now]
     path.mkdir()
     for host, of_host in enumerate(events):
-        document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": of_host}
-        (path / f"host{host}.trace.json.gz").write_bytes(gzip.compress(json.dumps(document).encode()))
+        write_host(path / f"host{host}.trace.json.gz", of_host)
     return steps
 
 
@@ -362,15 +369,7 @@ def test_steps_in_which_no_device_works_are_read_as_those_in_which_some_do(tmp_p
         mark = {"ph": "X", "pid": 701, "tid": 1, "dur": 5, "name": "train"}
         steps = [{**mark, "ts": 10 * step, "args": {"step_num": str(step)}} for step in range(4)]
         row = {"ph": "X", "pid": 2, "tid": 13, "ts": 1, "dur": 2, "name": "gemm", "args": {"hlo_op": "dot.3"}}
-        document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}}
-        names = [
-            {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
-            for pid, name in ((2, "/device:GPU:0"), (701, "/host:CPU"))
-        ]
-        stream = {"ph": "M", "pid": 2, "tid": 13, "name": "thread_name", "args": {"name": "Stream #13(Compute)"}}
-        thread = {"ph": "M", "pid": 701, "tid": 1, "name": "thread_name", "args": {"name": "python"}}
-        document["traceEvents"] = [*names, stream, thread, row, *steps]
-        (tmp_path / f"host{host}.trace.json.gz").write_bytes(gzip.compress(json.dumps(document).encode()))
+        write_host(tmp_path / f"host{host}.trace.json.gz", [row, *steps])
     trace = read(tmp_path, steps=step_range.with_context((3, 3)))
     assert not len(trace.events)
     assert {*trace.spans["step"].dropna()} == {2, 3}

@@ -103,7 +103,7 @@ def report(
             write(result, None, out, progress)
         return result
     if isinstance(source, str | os.PathLike):  # before it is read, which may take minutes
-        refuse_out("reports" if out is None else out, source)
+        refuse_out(out, source)
     progress("reading")
     of_phases = {"as-phase": phases, "alone": alone, "baseline": baseline}
     of_rows: dict[str, Any] = {"phase": phase, "step": step, "from": start, "to": end, "device": devices}
@@ -252,12 +252,14 @@ def _refuse_beyond_memory(trace: "Trace") -> None:
         )
 
 
-def refuse_out(out: str | os.PathLike[str], source: str | os.PathLike[str]) -> None:
+def refuse_out(out: str | os.PathLike[str] | None, source: str | os.PathLike[str]) -> None:
     """Raise TracekitError where the report of a trace cannot be written into `out`, or what others put there would be
-    lost; the directory is left as it was."""
-    refuse_inside(out, source)
-    refuse_unwritable(out, "a report")
-    refuse_foreign(out, _ENTRIES)
+    lost; the directory is left as it was. None stands for `default_directory`, whose name its part tells later."""
+    place = "reports" if out is None else out
+    refuse_inside(place, source)
+    refuse_unwritable(place, "a report")
+    if out is not None:
+        refuse_foreign(out, _ENTRIES)
 
 
 def default_directory(trace_path: str | os.PathLike[str], part: str = "") -> Path:
