@@ -367,11 +367,11 @@ def test_steps_that_some_files_lack_are_told_as_that_and_not_as_damage(job, step
 def test_steps_in_which_no_device_works_are_read_as_those_in_which_some_do(tmp_path):
     for host in range(2):
         mark = {"ph": "X", "pid": 701, "tid": 1, "dur": 5, "name": "train"}
-        steps = [{**mark, "ts": 10 * step, "args": {"step_num": str(step)}} for step in range(4)]
-        row = {"ph": "X", "pid": 2, "tid": 13, "ts": 1, "dur": 2, "name": "gemm", "args": {"hlo_op": "dot.3"}}
+        steps = [{**mark, "ts": 10 * step + host, "args": {"step_num": str(step)}} for step in range(4)]
+        row = {"ph": "X", "pid": 2, "tid": 13, "ts": 1, "dur": 2 + host, "name": "gemm", "args": {"hlo_op": "dot.3"}}
         write_host(tmp_path / f"host{host}.trace.json.gz", [row, *steps])
     trace = read(tmp_path, steps=step_range.with_context((3, 3)))
-    assert not len(trace.events)
+    assert (len(trace.events), len(trace.hosts)) == (0, 2)  # two files with the same rows would be copies
     assert {*trace.spans["step"].dropna()} == {2, 3}
 
 
